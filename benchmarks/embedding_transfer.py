@@ -139,7 +139,7 @@ def accuracy(name: str, values: Values, epsilon: float, seed: int) -> float:
                 patched.enter_context(mock.patch.object(module, attribute, values[setting]))
         patched.enter_context(seeded_noise_for_tests_only(seed))
         again = started(dims, int(y.max()) + 1, extras)
-        again._tables = {table: held._tables[table] for table in again._tables}
+        again._arrays = {name: held._arrays[name] for name in again._arrays}
         sums = again.release(Budget(epsilon, DELTA), Account(), (X, y))
         return float(np.mean(sums.scores(Z).argmax(axis=1) == u))
 

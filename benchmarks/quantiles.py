@@ -76,7 +76,7 @@ def summary(errors: list[float]) -> list[float]:
 def named(data: Integers, bits: int, start: int, budget: Budget, number: int, releases: int) -> list[float]:
     """Measure named quantiles."""
     shares, ordered = shares_of(number), np.sort(data)
-    sketch: Any = dps.RangeSketch(unit=dps.per_record(), bits=bits, start=start, quantiles=shares)
+    sketch: Any = dps.QuantileSketch(unit=dps.per_record(), bits=bits, start=start, quantiles=shares)
     sketch.update(data)
     made = (sketch.release(epsilon=budget.epsilon, delta=budget.delta) for _ in range(releases))
     return summary([rank_errors(ordered, [one.value for one in each.quantiles()], shares) for each in made])

@@ -93,6 +93,44 @@ def density(n: int) -> Work:
     return partial(dps.DensitySketch(kernel=kernel, rows=100, width=256, unit=dps.per_record()).update, reals(n, 10))
 
 
+def ranges(bits: int, n: int) -> Work:
+    return partial(dps.RangeSketch(unit=dps.per_record(), bits=bits).update, integers(n, 2**bits))
+
+
+def heavy(n: int) -> Work:
+    return partial(dps.HeavyHitters(unit=dps.per_record(), key_bits=32).update, integers(n, 2**32))
+
+
+def heavy_users(n: int) -> Work:
+    sketch = dps.HeavyHitters(unit=dps.per_user(max_keys=5), key_bits=32)
+    return partial(sketch.update, integers(n, 2**32), users=integers(n, n // 10)[::-1])
+
+
+def histogram(n: int) -> Work:
+    return partial(dps.Histogram(unit=dps.per_record()).update, texts(n))
+
+
+def histogram_users(n: int) -> Work:
+    return partial(dps.Histogram(unit=dps.per_user(max_keys=5)).update, texts(n), users=integers(n, n // 10)[::-1])
+
+
+def small(n: int) -> Work:
+    """Count in batches of 100 records."""
+    sketch, keys = counting(dps.per_record()), integers(n)
+
+    def work() -> None:
+        for start in range(0, n, 100):
+            sketch.update(keys[start : start + 100])
+
+    return work
+
+
+def released(updated: Callable[[int], Work], n: int) -> Work:
+    work: Any = updated(n)
+    work()
+    return partial(work.func.__self__.release, epsilon=1, delta=1e-6)
+
+
 def noise(law: DiscreteLaplace | RoundedGaussian, n: int) -> Work:
     return partial(law.sample, n)
 
@@ -102,6 +140,17 @@ PIECES: dict[str, tuple[Callable[[int], Work], int]] = {
     "counts of texts": (count_texts, 500_000),
     "counts with weights": (count_weights, 500_000),
     "counts of users": (count_users, 300_000),
+    "counts in batches of 100": (small, 100_000),
+    "counts: release": (partial(released, count_integers), 300_000),
+    "ranges of 16 bits": (partial(ranges, 16), 500_000),
+    "ranges of 24 bits": (partial(ranges, 24), 200_000),
+    "ranges of 24 bits: release": (partial(released, partial(ranges, 24)), 100_000),
+    "heavy, records": (heavy, 50_000),
+    "heavy, users": (heavy_users, 50_000),
+    "histogram of records": (histogram, 300_000),
+    "histogram of users": (histogram_users, 200_000),
+    "histogram of records: release": (partial(released, histogram), 100_000),
+    "histogram of users: release": (partial(released, histogram_users), 100_000),
     "moments, p = 1": (partial(moment, 1.0), 100_000),
     "moments, p = 0.5": (partial(moment, 0.5), 100_000),
     "sparse (ALP): update": (sparse_update, 100_000),

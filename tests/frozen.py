@@ -77,14 +77,14 @@ KINDS: dict[str, tuple[Start, list[str], tuple[str, ...], str]] = {
         "weighted",
     ),
     "quantiles": (
-        lambda unit: dps.RangeSketch(bits=16, quantiles=[0.5, 0.9], interval_share=0.3, unit=unit),
+        lambda unit: dps.QuantileSketch(bits=16, quantiles=[0.5, 0.9], interval_share=0.3, unit=unit),
         [],
         ("pure", "approximate", "rho"),
         "weighted",
     ),
     "distinct": (lambda unit: dps.DistinctSketch(buckets=64, unit=unit), [], ("pure", "approximate", "rho"), "plain"),
     "distinct-set": (
-        lambda unit: dps.DistinctSketch(exact=True, unit=unit),
+        lambda unit: dps.DistinctSet(unit=unit),
         [],
         ("pure", "approximate", "rho"),
         "plain",

@@ -39,9 +39,11 @@ def _sketches() -> dict[str, Callable[[], Any]]:
         "histogram": lambda: _filled(dps.Histogram(unit=RECORD), [f"the key of number {key}" for key in KEYS]),
         "histogram-user": lambda: _filled(dps.Histogram(unit=USER, key_type="int"), users=USERS),
         "histogram-votes": lambda: _filled(
-            dps.Histogram(unit=dps.per_record(), max_counters=16), [f"the key of number {key}" for key in 9 * KEYS]
+            dps.VoteHistogram(unit=dps.per_record(), max_counters=16), [f"the key of number {key}" for key in 9 * KEYS]
         ),
-        "histogram-votes-user": lambda: _filled(dps.Histogram(unit=USER, max_counters=16, key_type="int"), users=USERS),
+        "histogram-votes-user": lambda: _filled(
+            dps.VoteHistogram(unit=USER, max_counters=16, key_type="int"), users=USERS
+        ),
         "counts": lambda: _filled(dps.CountSketch(rows=3, width=8, unit=RECORD, grid=0.5, seed=7), weights=[1.5] * 8),
         "counts-user": lambda: _filled(dps.CountSketch(rows=3, width=8, unit=USER), users=USERS),
         "counts-continual": lambda: _filled(dps.ContinualCountSketch(days=4, **TABLE, **BUDGET)),
@@ -58,11 +60,11 @@ def _sketches() -> dict[str, Callable[[], Any]]:
         "moments": lambda: _filled(dps.MomentProfile(p=[0.5, 1], size=10, unit=RECORD)),
         "density": lambda: _filled(dps.DensitySketch(kernel=plane, rows=4, width=8, unit=dps.per_record()), POINTS),
         "distinct": lambda: _filled(dps.DistinctSketch(buckets=16, unit=USER), users=USERS),
-        "distinct-set": lambda: _filled(dps.DistinctSketch(exact=True, unit=RECORD)),
-        "distinct-set-user": lambda: _filled(dps.DistinctSketch(exact=True, unit=USER), users=USERS),
+        "distinct-set": lambda: _filled(dps.DistinctSet(unit=RECORD)),
+        "distinct-set-user": lambda: _filled(dps.DistinctSet(unit=USER), users=USERS),
         "ranges": lambda: _filled(dps.RangeSketch(bits=14, rows=3, width=8, unit=RECORD)),
         "quantiles": lambda: _filled(
-            dps.RangeSketch(bits=40, start=-9, quantiles=[0.1, 0.5], interval_share=0.5, unit=USER), users=USERS
+            dps.QuantileSketch(bits=40, start=-9, quantiles=[0.1, 0.5], interval_share=0.5, unit=USER), users=USERS
         ),
     }
 

@@ -109,7 +109,7 @@ def votes() -> Iterator[Case]:
 
     def records(seed: int) -> Iterator[Answer]:
         keys, counts = named_keys(seed), zipf(np.random.default_rng(seed))
-        histogram = dps.Histogram(unit=dps.per_record(), max_counters=1024, key_type="int", seed=seed)
+        histogram = dps.VoteHistogram(unit=dps.per_record(), max_counters=1024, key_type="int", seed=seed)
         # Records come mixed: a bucket's key is who holds it when votes come in turns.
         for part in np.array_split(np.random.default_rng(seed).permutation(np.repeat(np.arange(KEYS), counts)), 4):
             histogram.update(keys[part])
@@ -120,7 +120,7 @@ def votes() -> Iterator[Case]:
         def trial(seed: int) -> Iterator[Answer]:
             held, owners, counts = held_by(seed, 1000, 100, 5)
             unit = dps.per_user(max_keys=5)
-            histogram = dps.Histogram(unit=unit, max_counters=buckets, key_type="int", seed=seed)
+            histogram = dps.VoteHistogram(unit=unit, max_counters=buckets, key_type="int", seed=seed)
             histogram.update(held, users=owners)
             yield from answers(histogram.release(**BUDGETS["δ > 0"]), np.arange(len(counts)), counts, all_keys=False)
 

@@ -34,7 +34,7 @@ def named(name: str, shape: Shape, budget: str) -> Iterator[Case]:
 
     def trial(seed: int) -> Iterator[Answer]:
         ordered = np.sort(shape(np.random.default_rng(seed), 12))
-        sketch = dps.RangeSketch(bits=12, unit=dps.per_record(), quantiles=shares.round(1), interval_share=0.5)
+        sketch = dps.QuantileSketch(bits=12, unit=dps.per_record(), quantiles=shares.round(1), interval_share=0.5)
         sketch.update(ordered)
         truths = quantile_truths(ordered)[1:-1]
         yield from named_answers(sketch.release(**BUDGETS[budget]), ordered, shares, truths)
@@ -48,7 +48,7 @@ def medians(budget: str) -> Iterator[Case]:
     def trial(seed: int) -> Iterator[Answer]:
         values = SMOOTH["lognormal"](np.random.default_rng(seed), 12)
         unit = dps.per_user(max_keys=2, neighbours="replace")
-        sketch = dps.RangeSketch(bits=12, unit=unit, quantiles=[0.5], interval_share=0.5)
+        sketch = dps.QuantileSketch(bits=12, unit=unit, quantiles=[0.5], interval_share=0.5)
         # A user's two values are different ones: of equal ones the second would not count.
         kept = values[: len(values) // 2]
         pairs = np.column_stack([kept, kept ^ 1])

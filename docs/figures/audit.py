@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from dpsketch.audit import known_mechanisms
 from dpsketch.audit.kinds import KINDS
-from dpsketch.audit.table import BY_LAW
+from dpsketch.audit.sampled import BY_LAW
 
 DOCS = Path(__file__).parents[1]
 PAGE, PICTURE = DOCS / "explanation" / "audit.md", DOCS / "figures" / "audit.png"
@@ -118,7 +119,6 @@ def reasons_of(findings: list[Found]) -> str:
         "- local protocols: first: a report is of one person alone; null and clipped, where a person holds one item:",
         "  there is always one, and no more; other units or relations: what a person holds may be anything else.",
         "- histogram-weighted, histogram-rounds: records: weights are spread over the keys of a user.",
-        "- survivors: first, colliding: what is kept follows from the counts alone, which the bits' rows go through.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -154,7 +154,8 @@ def main(files: list[str]) -> None:
     rows = rows_of(json.loads(FOUND.read_text())["mechanisms"]) if FOUND.exists() else {}
     for file in files:
         rows |= rows_of(json.loads(Path(file).read_text())["mechanisms"])
-    findings = [found for pairs in rows.values() for found in pairs]
+    known = known_mechanisms()
+    findings = [found for row, pairs in rows.items() if row in known for found in pairs]
     FOUND.write_text(json.dumps({"mechanisms": findings}, indent=0, ensure_ascii=False) + "\n")
     picture_of(findings).savefig(PICTURE)
     before, _, rest = PAGE.read_text().partition(BEGIN)

@@ -43,7 +43,7 @@ def main() -> None:
         for most in (1, 3, 10, 30):
             kept = bound(users, fingerprint(keys), 1, max_keys=most, max_units=1, seed=1)
             capped = len(np.unique(kept.fingerprints))
-            sketch = dps.DistinctSketch(exact=True, unit=dps.per_user(max_keys=most))
+            sketch = dps.DistinctSet(unit=dps.per_user(max_keys=most))
             sketch.update(keys, users=users)
             found = [sketch.release(epsilon=EPSILON, delta=0).count for _ in range(20)]
             error = float(np.sqrt(np.mean((np.array(found) - truth) ** 2)))

@@ -160,7 +160,7 @@ def delays(rows: Any) -> list[Row]:
     ours, plain, drawn = [], [], None
     for values in days_of_delays(rows) * TIMES:
         truth = [values[int(share * (len(values) - 1))] for share in SHARES]
-        sketch = dps.RangeSketch(unit=dps.per_record(), bits=11, start=-512, quantiles=SHARES)
+        sketch = dps.QuantileSketch(unit=dps.per_record(), bits=11, start=-512, quantiles=SHARES)
         sketch.update(values)
         private = sketch.release(epsilon=EPSILON, delta=0)
         mine = [private.quantile(share).value for share in SHARES]
@@ -188,7 +188,7 @@ def different(rows: Any) -> list[Row]:
     """Count the different planes twenty times: exactly, and with no plane stored, by other hash functions."""
     planes = [plane for plane in column(rows, "tailnum") if plane]
     truth = len(set(planes))
-    held = dps.DistinctSketch(exact=True, unit=dps.per_record())
+    held = dps.DistinctSet(unit=dps.per_record())
     held.update(planes)
     exact = [held.release(epsilon=EPSILON, delta=0).value for _ in range(400)]
     found = []

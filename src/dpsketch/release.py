@@ -196,6 +196,30 @@ class SketchRelease(Release):
         return cls(spec, drawn)
 
     @classmethod
+    def of_window(cls, spec: Any, window: Any) -> Self:
+        """Return the release of some days of a stream."""
+        return cls(spec, window.drawn())
+
+    def ask(self, asked: Any, confidence: float) -> Estimates:
+        """Answer one question as Python asks it, such as a key, with an interval of this coverage."""
+        release: Any = self
+        found: Estimates = release.estimate([asked], confidence=confidence)
+        return found
+
+    def question(self, text: str | int, key_type: KeyType | None = None) -> Any:
+        """Return what :meth:`ask` takes, from how the command line and the service write it."""
+        (key,) = typed_keys([text], self.key_type, key_type)
+        return key
+
+    def question_words(self, asked: Any) -> str:
+        """Return a question in words, for a picture."""
+        return repr(asked)
+
+    def subtracts(self, asked: Any) -> bool:
+        """Say whether the difference of two releases answers a question by the difference of their answers."""
+        return True
+
+    @classmethod
     def _takes(cls, spec: Any, parts: Mapping[str, Part]) -> bool:
         """Say whether these are the parts of the kind: by default additive noise on each of its tables."""
         names = {table.name for table in spec.tables()}

@@ -96,7 +96,7 @@ def streams(**days: Any) -> Iterator[Any]:
         "ranges": dps.RangeSketch(rows=3, width=16, bits=8, unit=unit),
         "density": dps.DensitySketch(kernel=kernel, rows=4, unit=unit),
     }
-    assert set(sketches) == {name for name, row in KINDS.items() if row.daily is not None}
+    assert set(sketches) == {name for name, row in KINDS.items() if row.daily}
     for kind, sketch in sketches.items():
         more = {"keys": [1, 2]} if kind == "histogram" else {}
         stream = dps.ContinualSketch(sketch, days=4, **days, **budget, **more)
@@ -116,7 +116,7 @@ def test_sums_of_days_count_user_days(tmp_path: Path) -> None:
         question = series.question({"ranges": "1:3", "density": "1"}.get(series.counts_kind, 1))
         for found in (
             series.curve(question), stream.curve(question), series.change(question, (2, 2), (1, 1)),
-            series.adapter.read(window, question, 0.95),
+            window.ask(question, 0.95),
         ):  # fmt: skip
             assert found.counts == series.counts
         assert "user-days" in words_in(series.plot(question))

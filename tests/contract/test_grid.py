@@ -20,7 +20,7 @@ KINDS: dict[str, Callable[..., Any]] = {
     "pan-private": lambda **given: dps.PanPrivateCountSketch(rows=3, width=64, key_type="int", **BUDGET, **given),
     "heavy": lambda **given: dps.HeavyHitters(rows=3, width=64, key_bits=16, **given),
     "ranges": lambda **given: dps.RangeSketch(bits=8, **given),
-    "quantiles": lambda **given: dps.RangeSketch(bits=8, quantiles=[0.5], **given),
+    "quantiles": lambda **given: dps.QuantileSketch(bits=8, quantiles=[0.5], **given),
     "sparse": lambda **given: dps.SparseHistogram(domain=2**20, max_value=100, **given),
     "moment": lambda **given: dps.MomentSketch(p=0.5, size=20, **given),
     "moments": lambda **given: dps.MomentProfile(p=[0.5, 1], size=20, **given),

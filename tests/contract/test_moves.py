@@ -64,7 +64,9 @@ class Kind:
 
 
 def exact_bits(sketch: Any) -> dict[str, np.ndarray]:
-    bits = np.unpackbits(sketch._bitmap.view(np.uint8).reshape(len(sketch._bitmap), -1), axis=1).astype(np.int64)
+    bits = np.unpackbits(sketch._arrays[BITS].view(np.uint8).reshape(len(sketch._arrays[BITS]), -1), axis=1).astype(
+        np.int64
+    )
     return {ONES: np.array([bits.sum()]), BITS: bits}
 
 
@@ -139,7 +141,7 @@ KINDS = [
     Kind("distinct", dps.DistinctSketch, ({"buckets": 16}, {"buckets": 256}), NEAR, False, exact_bits, False),
     Kind(
         "distinct, exact",
-        functools.partial(dps.DistinctSketch, exact=True),
+        dps.DistinctSet,
         ({},),
         NEAR,
         False,
@@ -468,6 +470,17 @@ def test_the_first_units_and_the_heaviest_are_checked() -> None:
     assert edges is not None
     assert places[edges[-2] :].tolist() == [*range(700, 710)]
     assert edges.tolist() == [*range(0, contributions.FIRST + 1, 10), len(places)]
+
+
+def test_a_heavier_record_of_a_later_batch_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    sketch = dps.CountSketch(rows=3, width=8, unit=dps.per_record(max_weight=9))
+    stated = sketch.spec.tables()
+    monkeypatch.setattr(type(sketch.spec), "tables", lambda _: tuple(tightened(table, "most") for table in stated))
+    sketch.update([1, 2], weights=[1, 8])
+    sketch.update([3], weights=[2])
+    with pytest.raises(ReleaseRefused, match="further"):
+        sketch.update([3, 4], weights=[1, 9])
+    sketch.update([3], weights=[8])  # nothing was added, and the sketch goes on
 
 
 # Faster kernels add what was checked, bit for bit.

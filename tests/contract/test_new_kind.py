@@ -37,7 +37,6 @@ def _module(path: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def multiples(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The kind of the page, with its row in the table."""
     module = _module("src/dpsketch/sketches/multiples.py", monkeypatch)
-    _module("src/dpsketch/plan/multiples.py", monkeypatch)
     row = eval(guide.ROW, {"Kind": Kind, "Option": Option})
     monkeypatch.setitem(KINDS, row.name, row)
     return module
@@ -48,7 +47,7 @@ pytestmark = pytest.mark.usefixtures("multiples")
 
 @pytest.fixture
 def released(multiples: ModuleType) -> Any:
-    sketch = multiples.Multiples.from_spec(multiples.MultiplesSpec(dps.per_record(), 3))
+    sketch = multiples.Multiples(unit=dps.per_record(), width=3)
     sketch.update(range(3000))
     return sketch.release(epsilon=1.0, delta=0)
 
@@ -68,8 +67,8 @@ def test_its_files_are_read(multiples: ModuleType, released: Any, tmp_path: Path
     released.save(tmp_path / "it.dps")
     again = dps.load(tmp_path / "it.dps")
     assert isinstance(again, multiples.PrivateMultiples)
-    assert again.number == released.number
-    sketch = multiples.Multiples.from_spec(multiples.MultiplesSpec(dps.per_record(), 3))
+    assert again.value == released.value
+    sketch = multiples.Multiples(unit=dps.per_record(), width=3)
     sketch.update([3, 4])
     assert isinstance(load_sensitive(sketch.to_sensitive_bytes()), multiples.Multiples)
     assert sketch.to_shared_bytes() == sketch.to_sensitive_bytes()
@@ -85,7 +84,7 @@ def test_the_command_line_makes_asks_and_draws_it(
     assert code == 0, said
     found = load("it.dps")
     assert isinstance(found, multiples.PrivateMultiples)
-    assert abs(found.number - 1000) < 100
+    assert abs(found.value - 1000) < 100
     code, said = _run(monkeypatch, capfd, "query", "it.dps")
     assert code == 0
     assert "multiples" in said
@@ -115,13 +114,12 @@ def test_the_command_line_builds_merges_and_releases_it(
     assert _run(monkeypatch, capfd, *released)[0] == 0
     found = load("it.dps")
     assert isinstance(found, multiples.PrivateMultiples)
-    assert abs(found.number - 2000) < 100
+    assert abs(found.value - 2000) < 100
     code, said = _run(monkeypatch, capfd, *build, "--rows", 3, "-o", "c.sketch")
     assert code != 0
     assert "--rows does not apply to multiples" in said
-    code, said = _run(monkeypatch, capfd, *build, "--weight", "w", "-o", "c.sketch")
-    assert code != 0
-    assert "no weights" in said
+    users = ["--user", "w", "--max-keys", 2, "--weight", "w"]
+    assert _run(monkeypatch, capfd, *build, *users, "-o", "c.sketch")[0] == 0
 
 
 def test_the_service_lists_it(released: Any, tmp_path: Path) -> None:
@@ -138,7 +136,7 @@ def test_the_service_lists_it(released: Any, tmp_path: Path) -> None:
 
 def test_it_is_planned(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     amount, guess = Amount(dps.per_record(), 1.0, 0.0), Guess(1e4, 100, 1.0)
-    assert plan.propose("multiples", amount, guess).shape == {"width": 2}
+    assert plan.propose("multiples", amount, guess).shape == {}
     with pytest.raises(InvalidInput, match="multiples"):
         plan.propose("divisors", amount, guess)
     code, said = _run(monkeypatch, capfd, "plan", "multiples", "--records", 1000, "--epsilon", 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch import files
 from dpsketch.errors import ReleaseRefused, SketchBroken, SpecMismatch
 from dpsketch.ledger import Ledger
 from dpsketch.sketches.kinds import KINDS
@@ -41,19 +39,6 @@ def test_a_release_is_charged_to_its_part(row: Row, ledger: Ledger) -> None:
     if copy is not None:
         with pytest.raises(ReleaseRefused, match=SHARED):
             copy.release(**spend, part=NEXT)
-
-
-def test_a_sketch_without_ids_is_no_part(ledger: Ledger) -> None:
-    """Nothing would tell the ledger that two releases of one file are of the same records."""
-    sketch = dps.CountSketch(rows=3, width=8, unit=dps.per_record(), key_type="int")
-    document = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
-    arrays = {name: array for name, array in document.arrays.items() if name != "partials"}
-    unnamed = dps.CountSketch.from_document(replace(document, arrays=arrays))
-    spend: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "ledger": ledger, "dataset": "records"}
-    with pytest.raises(ReleaseRefused, match="without ids"):
-        unnamed.release(**spend, part=DAY)
-    assert ledger.history("records") == []
-    unnamed.release(**spend)
 
 
 def test_so_is_what_is_charged_when_it_begins(ledger: Ledger) -> None:
@@ -129,7 +114,7 @@ def streams(ledger: Ledger) -> Ledger:
 
 
 def test_every_kind_that_is_published_day_after_day_is_held_to_its_part() -> None:
-    assert set(DAILY) == {name for name, kind in KINDS.items() if kind.daily is not None}
+    assert set(DAILY) == {name for name, kind in KINDS.items() if kind.daily}
 
 
 @pytest.mark.parametrize("row", ABSORBING, ids=lambda row: row.name)
@@ -142,7 +127,7 @@ def test_what_was_released_as_one_part_is_not_absorbed_by_another(row: Absorbing
     row.absorb(first, partial)
     with pytest.raises(ReleaseRefused, match=SHARED):
         row.absorb(second, copy)
-    if hasattr(copy, "release"):
+    if hasattr(type(copy), "release_type"):
         with pytest.raises(ReleaseRefused, match=SHARED):
             copy.release(**spend, part=NEXT)
         shown = copied(other)

@@ -93,7 +93,7 @@ KINDS = {
         lambda unit: dps.RangeSketch(bits=25, level_bits=8, rows=3, width=8, unit=unit), _plain, _far_values
     ),
     "distinct": Kind(lambda unit: dps.DistinctSketch(buckets=64, unit=unit), _plain, _unweighted),
-    "distinct-set": Kind(lambda unit: dps.DistinctSketch(exact=True, unit=unit), _plain, _unweighted),
+    "distinct-set": Kind(lambda unit: dps.DistinctSet(unit=unit), _plain, _unweighted),
     "density": Kind(lambda unit: dps.DensitySketch(kernel=PLANE, rows=16, width=32, unit=unit), _plain, _points),
     "density of waves": Kind(
         lambda unit: dps.DensitySketch(kernel=dps.kernels.Gaussian(2, 1.0), rows=40, unit=unit), _plain, _points

@@ -37,7 +37,8 @@ VOTES = ["loads", "truncated", "gaussian"]
 
 def _histogram(users: bool, **bounds: Any) -> dps.Histogram:
     unit = dps.per_user(1) if users else dps.per_record()
-    histogram = dps.Histogram(unit=unit, key_type="int", **bounds)
+    made = dps.VoteHistogram if "max_counters" in bounds else dps.Histogram
+    histogram = made(unit=unit, key_type="int", **bounds)
     keys = np.repeat(np.arange(KEYS), PEOPLE)
     histogram.update(keys, **({"users": np.arange(len(keys))} if users else {}))
     return histogram

@@ -70,8 +70,9 @@ CHANGES: dict[str, tuple[str, str | None, Change]] = {
 
 def takes(row: Row, column: str, level: str | None) -> bool:
     """Whether a row's kind takes a column, at that level."""
-    parameters = inspect.signature(inspect.unwrap(type(row.start()).update)).parameters
-    return column in parameters and (level is None or ("users" in row.batches[0][1]) == (level == "user"))
+    kind = type(row.start())
+    known = kind.takes if hasattr(kind, "takes") else tuple(inspect.signature(kind.update).parameters)
+    return column in known and (level is None or ("users" in row.batches[0][1]) == (level == "user"))
 
 
 CASES = [

@@ -52,7 +52,7 @@ def _filled(sketch: Any, keys: Any) -> Any:
 
 SKETCHES: dict[str, Callable[[], Any]] = {
     "histogram": lambda: _filled(dps.Histogram(unit=RECORD), ["a", "a rather long key of text"]),
-    "histogram-votes": lambda: _filled(dps.Histogram(unit=RECORD, max_counters=8), [1, 2]),
+    "histogram-votes": lambda: _filled(dps.VoteHistogram(unit=RECORD, max_counters=8), [1, 2]),
     "counts": lambda: _filled(dps.CountSketch(rows=3, width=8, unit=RECORD), [1, 2]),
     "counts-user": lambda: _users(),
     "heavy": lambda: _filled(dps.HeavyHitters(rows=3, width=8, key_bits=9, unit=RECORD), [1, 2]),
@@ -63,9 +63,9 @@ SKETCHES: dict[str, Callable[[], Any]] = {
         dps.DensitySketch(kernel=dps.kernels.Euclidean(dim=1, bandwidth=1.0), rows=2, width=8, unit=RECORD), [1.0, 2.0]
     ),
     "distinct": lambda: _filled(dps.DistinctSketch(unit=RECORD, buckets=16), [1, 2]),
-    "distinct-set": lambda: _filled(dps.DistinctSketch(unit=RECORD, exact=True), [1, 2]),
+    "distinct-set": lambda: _filled(dps.DistinctSet(unit=RECORD), [1, 2]),
     "ranges": lambda: _filled(dps.RangeSketch(unit=RECORD, bits=4), [1, 2]),
-    "quantiles": lambda: _filled(dps.RangeSketch(unit=RECORD, bits=4, quantiles=[0.5]), [1, 2]),
+    "quantiles": lambda: _filled(dps.QuantileSketch(unit=RECORD, bits=4, quantiles=[0.5]), [1, 2]),
 }
 
 
@@ -103,7 +103,7 @@ def documents() -> dict[str, tuple[bytes, bool]]:
     made["local released"] = (files.encode(_collector().to_document()), False)
     kinds = {files.decode(data, allow_sensitive=True).kind for data, _ in made.values()}
     # The tree of days and the pan-private state have no release of their own form.
-    assert set(KINDS) - {"counts-continual", "counts-pan-private"} == kinds
+    assert set(KINDS) - {"counts-pan-private"} == kinds
     return made
 
 
@@ -207,7 +207,7 @@ def test_a_continual_sketch_refuses_forged_headers() -> None:
         forgeries += [(path, new) for new in (0, 5, 2**40, "3")]
     for path, new in forgeries:
         with pytest.raises(DpsketchError):
-            ContinualCountSketch.from_sensitive_bytes(with_header(original, altered(header, path, new, False)))
+            dps.ContinualSketch.from_sensitive_bytes(with_header(original, altered(header, path, new, False)))
 
 
 REPORTS = local.SubsetHashing(epsilon=1.0, max_items=2)
@@ -372,7 +372,9 @@ def test_odd_keys_are_counted_alike_in_every_form(name: str) -> None:
     again = sketch.empty_like()
     for key in plain:
         again.update([key])
-    tables = [files.decode(one.to_sensitive_bytes(), allow_sensitive=True).arrays["table"] for one in (sketch, again)]
+    tables = [
+        files.decode(one.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"] for one in (sketch, again)
+    ]
     np.testing.assert_array_equal(*tables)
 
 

@@ -129,7 +129,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "distinct": (lambda: dps.DistinctSketch(unit=USER, buckets=64), {"key": "int", "user": "name"}),
     "distinct-set": (lambda: dps.DistinctSet(unit=USER), {"key": "int", "user": "name"}),
     "ranges": (lambda: dps.RangeSketch(unit=RECORD, bits=8), {"key": "small"}),
-    "quantiles": (lambda: dps.RangeSketch(unit=RECORD, bits=8, quantiles=[0.5]), {"key": "small"}),
+    "quantiles": (lambda: dps.QuantileSketch(unit=RECORD, bits=8, quantiles=[0.5]), {"key": "small"}),
 }  # fmt: skip
 
 
@@ -465,7 +465,7 @@ def test_files_of_text_are_read_by_the_same_rules(spark: Any, tmp_path: Path) ->
         )
         state = files.decode(into.to_sensitive_bytes(), allow_sensitive=True)
         wanted = files.decode(expected.to_sensitive_bytes(), allow_sensitive=True)
-        assert np.array_equal(state.arrays["table"], wanted.arrays["table"])
+        assert np.array_equal(state.arrays["counters"], wanted.arrays["table"])
         assert len(state.arrays["users"]) == (0 if stated else 3)
         assert (everything(into) == everything(expected)) is not stated
     with pytest.raises(SourceError, match="whole numbers in some of the files and text or another type in others"):
@@ -580,7 +580,7 @@ def test_a_stream_survives_a_restart(spark: Any, table: pa.Table, tmp_path: Path
     assert name == "000000000002.sketch"
     exact = dps.CountSketch(rows=5, width=64, unit=RECORD)
     exact.update(table["text"].slice(0, 200))
-    counted = files.decode(exact.to_sensitive_bytes(), allow_sensitive=True).arrays["table"]
+    counted = files.decode(exact.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"]
     assert np.array_equal(after - before, counted)
     counter(spark.createDataFrame([("again",)], "text string"), 1)
     assert np.array_equal(state()[1], after)
@@ -624,7 +624,7 @@ def test_each_micro_batch_is_one_day_and_is_drawn_once(spark: Any, tmp_path: Pat
 
 
 def votes(unit: Unit = RECORD) -> dps.VoteHistogram:
-    return dps.Histogram(unit=unit, max_counters=64)
+    return dps.VoteHistogram(unit=unit, max_counters=64)
 
 
 def loads(sketch: Any) -> np.ndarray:

@@ -85,8 +85,8 @@ AUDITED = [
     Mutant(
         "audited-stated-noise",
         "Grid._drawn",
-        "return release(budget.claimed), noise",
-        "return release(budget.spent), noise",
+        "return release(self._claimed), noise",
+        "return release(asked), noise",
         f"{_POWER}␣counts-gaussian-record-add",
         "an audit compares noise with the budget that was spent, not with the one that was claimed",
     ),

@@ -41,10 +41,10 @@ PERMITS = [
     ),
     Mutant(
         "counts-draw-before-charge",
-        "CountSketch.release",
-        "permit = self._pay(spec, spec.laws(budget), budget, account)",
-        "spec.laws(budget)[0].noise.sample(self._table.size)\n"
-        "permit = self._pay(spec, spec.laws(budget), budget, account)",
+        "Sketch._release",
+        "permit = self._pay(spec, spec.laws(budget, **options), budget, account)",
+        "spec.laws(budget, **options)[0].noise.sample(7)\n"
+        "permit = self._pay(spec, spec.laws(budget, **options), budget, account)",
         "tests/contract/test_core_attacks.py -k before_the_ledger_pays",
         "noise is drawn before it is paid for",
     ),

@@ -215,8 +215,8 @@ TREES = [
     Mutant(
         "heavy-prefix-once-a-key",
         "HeavyHitters._add_users",
-        "cells = _once_a_user(bounded, self._dense_cells(records).view(np.uint64), None)",
-        "cells = replace(bounded, fingerprints=self._dense_cells(records).view(np.uint64))",
+        "_once_a_user(starts, self._dense_cells(records).view(np.uint64), units, None)",
+        "starts, self._dense_cells(records).view(np.uint64), units",
         "tests/unit/test_heavy.py tests/property/test_heavy_property.py",
         "a user whose keys share a prefix moves its cell once for each of them",
     ),
@@ -234,22 +234,24 @@ DENSITIES = [
     Mutant(
         "density-half-table",
         "DensitySketch.release",
-        "return PrivateDensity(spec, permit.draw_all(self._exact(), caveat=self._counted.caveat))",
-        "drawn = permit.draw_all(self._exact(), caveat=self._counted.caveat)\n"
+        "return self._release(budget, account, count_share=count_share)",
+        "released = self._release(budget, account, count_share=count_share)\n"
+        "drawn = released.drawn\n"
         "parts = {name: part._replace(arrays={'table': (self._exact()[name] + part.arrays['table']) // 2})\n"
         "         if name == COUNTERS else part for name, part in drawn.parts.items()}\n"
-        "return PrivateDensity(spec, __import__('dataclasses').replace(drawn, parts=parts))",
+        "return PrivateDensity(released.spec, __import__('dataclasses').replace(drawn, parts=parts))",
         f"{_PROMISE}␣and␣density",
         "the counters of a density have half of their noise",
     ),
     Mutant(
         "density-half-count",
         "DensitySketch.release",
-        "return PrivateDensity(spec, permit.draw_all(self._exact(), caveat=self._counted.caveat))",
-        "drawn = permit.draw_all(self._exact(), caveat=self._counted.caveat)\n"
+        "return self._release(budget, account, count_share=count_share)",
+        "released = self._release(budget, account, count_share=count_share)\n"
+        "drawn = released.drawn\n"
         "parts = {name: part._replace(arrays={'table': (self._exact()[name] + part.arrays['table']) // 2})\n"
         "         if name == RECORDS else part for name, part in drawn.parts.items()}\n"
-        "return PrivateDensity(spec, __import__('dataclasses').replace(drawn, parts=parts))",
+        "return PrivateDensity(released.spec, __import__('dataclasses').replace(drawn, parts=parts))",
         f"{_PROMISE}␣and␣density",
         "the number of records has half of its noise",
     ),
@@ -331,7 +333,7 @@ OTHERS = [
     ),
     Mutant(
         "distinct-set-two-types-of-users",
-        "DistinctSet._update",
+        "DistinctSet._count",
         "counted, skipped = counted.typed(read.user_type), n - len(rows)",
         "skipped = n - len(rows)",
         "tests/privacy/test_distinct_set.py",
@@ -479,7 +481,7 @@ OTHERS = [
     ),
     Mutant(
         "moment-released-twice",
-        "EndingSketch._refuse_release",
+        "MomentSums._refuse_release",
         "if not _RELEASED.isdisjoint(self._checks) and not self._for_tests:",
         "if False:",
         f"{_BITS} test_a_copy",
@@ -487,7 +489,7 @@ OTHERS = [
     ),
     Mutant(
         "moment-partial-released",
-        "EndingSketch._refuse_release",
+        "MomentSums._refuse_release",
         ("if self._partial:\n    raise ReleaseRefused("),
         ("if False:\n    raise ReleaseRefused("),
         "tests/unit/test_moment.py",

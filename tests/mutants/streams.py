@@ -113,10 +113,18 @@ SEIZED = [
     Mutant(
         "seized-state-keeps-today",
         "ContinualSketch._change_today",
-        "today = self._today if at_once is None else self._adapter.start()",
+        "today = self._today if at_once is None else self._today.empty_like()",
         "today = self._today",
         f"{_SEIZED} nothing_else",
         "today's exact counts are kept beside a state that may be seized",
+    ),
+    Mutant(
+        "seized-state-counts-missing-weights",
+        "ContinualSketch._add",
+        "if self.design.keeps_noise:",
+        "if False:",
+        f"{_SEIZED} nothing_else",
+        "a state that may be seized says how many records missed a weight",
     ),
     Mutant(
         "seized-parts-forgotten",
@@ -155,7 +163,7 @@ SEIZED = [
 STATE = [
     Mutant(
         "stream-forgets-what-was-drawn",
-        "StoredStream._from_document",
+        "ContinualSketch._from_document",
         "stored_law(receipt).drawn_by(published)",
         "[]",
         "tests/unit/test_continual.py -k never_drawn_again",
@@ -334,9 +342,9 @@ KINDS = [
     ),
     Mutant(
         "histogram-user-of-one-key",
-        "DailyHistogram.shares",
-        "counts.move.within(listed)",
-        "counts.move.within(1)",
+        "daily_shares",
+        "each.move.within(listed)",
+        "each.move.within(1)",
         "tests/unit/test_histogram.py -k window_of_days",
         "a user of many listed keys is taken for one of a single key",
     ),

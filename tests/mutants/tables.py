@@ -31,9 +31,9 @@ SOURCES = [
     ),
     Mutant(
         "weights-of-others",
-        "takes_frames",
-        "given |= {name: _without(given[name], missing)",
-        "given |= {name: _without(given[name], missing[::-1])",
+        "_weighed",
+        "kept = {name: _without(column, missing)",
+        "kept = {name: _without(column, missing[::-1])",
         "tests/unit/test_canonical_keys.py",
         "a missing weight moves the weights of other records",
     ),

@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 
 from dpsketch import audit, noise
-from dpsketch.audit import counts, distinguishers
-from dpsketch.audit.core import lower_bound_from_outputs
+from dpsketch.audit import bounds
+from dpsketch.audit.bounds import linear_discriminant, lower_bound_from_outputs
+from dpsketch.audit.findings import GAUSSIAN, Asked, Finding, Mechanism, claim_of, spent
 from dpsketch.audit.grid import GRID
-from dpsketch.audit.mechanism import Budget, Finding, Mechanism
-from dpsketch.audit.table import BY_LAW, PUBLISHED, SHIPPED
+from dpsketch.audit.sampled import BY_LAW, PUBLISHED, SHIPPED, sampled
 from dpsketch.errors import InvalidInput
 from dpsketch.local import PROTOCOLS
+from dpsketch.privacy import Guarantee, per_record
+from dpsketch.sketches.countsketch import CountSketch
 
 CONFIDENCE = 1 - 1e-6
 # A run of these takes a millisecond or more.
@@ -63,15 +65,18 @@ def test_every_mechanism_holds_and_half_its_noise_is_caught(name: str) -> None:
     assert audited(SHIPPED[name](noise=0.5), 5000).verdict == "violated"
 
 
-def test_a_forgotten_root_of_the_rows_is_caught() -> None:
-    """Noise for one row in each of five."""
-    assert audited(counts.record("gaussian", noise=1 / math.sqrt(counts.ROWS)), 2000).verdict == "violated"
-    # The pure form: ε for each of three rows instead of for all together.
-    assert audited(counts.record("laplace", noise=1 / 3), 2000).verdict == "violated"
-
-
 def test_a_user_taken_as_one_key_is_caught() -> None:
-    assert audited(counts.record_user_as_record(), 600).verdict == "violated"
+    """A user of twelve keys, of whom the sketch is told as of twelve records, has the noise of one."""
+
+    def publish(keys: list[int], asked: Asked) -> tuple[np.ndarray, Guarantee]:
+        sketch = CountSketch(rows=3, width=4, unit=per_record(), seed=11, key_type="int")
+        sketch.update(keys)
+        made = sketch.release(**asked)
+        return made.table.ravel(), made.guarantee
+
+    sides, learned = ([1, 2], [1, 2, *range(7, 19)]), {"learned": linear_discriminant}
+    mistaken = sampled("user-taken-as-record", "a user added", publish, sides, GAUSSIAN, learned, claim=claim_of)
+    assert audited(mistaken, 600).verdict == "violated"
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -88,8 +93,8 @@ def test_every_local_protocol_that_claims_privacy_is_audited() -> None:
 def test_a_mutant_claims_what_the_mechanism_claims() -> None:
     for name in ("counts-gaussian", "counts-laplace", "moment-1-pure", "local-subset-direct"):
         assert SHIPPED[name]().claim == SHIPPED[name](noise=0.5).claim
-    assert Budget(1.0, 1e-6).spent == Budget(1.0, 1e-6).claimed
-    assert Budget(1.0, 1e-6, 0.5).spent["epsilon"] > 2
+    assert spent(GAUSSIAN, 1.0) == GAUSSIAN
+    assert spent(GAUSSIAN, 0.5)["epsilon"] > 2 * GAUSSIAN["epsilon"]
 
 
 class TestDistinguishers:
@@ -104,20 +109,20 @@ class TestDistinguishers:
     @pytest.mark.parametrize("learner", ["linear_discriminant", "loudest", "loudest_pair", "frequent_outcomes"])
     def test_nothing_is_learned_from_nothing(self, learner: str) -> None:
         outputs = self.rng.integers(0, 3, (2, 2000, 40)).astype(float)
-        assert self.bound(outputs[0], outputs[1], it=getattr(distinguishers, learner)) == 0
+        assert self.bound(outputs[0], outputs[1], it=getattr(bounds, learner)) == 0
 
     def test_the_discriminant_finds_a_shift_across_many_numbers(self) -> None:
         outputs = self.rng.normal(size=(2, 4000, 12))
         outputs[1] += 0.8
-        learned = self.bound(outputs[0], outputs[1], it=distinguishers.linear_discriminant)
-        single = self.bound(outputs[0], outputs[1], it=distinguishers.loudest)
+        learned = self.bound(outputs[0], outputs[1], it=bounds.linear_discriminant)
+        single = self.bound(outputs[0], outputs[1], it=bounds.loudest)
         assert learned > 2 > single + 0.5
 
     def test_outcomes_find_what_no_single_number_shows(self) -> None:
         bits = self.rng.integers(0, 2, (2, 4000, 3)).astype(float)
         bits[1, :, 2] = (bits[1, :, 0] + bits[1, :, 1]) % 2
-        assert self.bound(bits[0], bits[1], it=distinguishers.frequent_outcomes) > 1
-        assert self.bound(bits[0], bits[1], it=distinguishers.loudest) == 0
+        assert self.bound(bits[0], bits[1], it=bounds.frequent_outcomes) > 1
+        assert self.bound(bits[0], bits[1], it=bounds.loudest) == 0
 
     def test_the_best_of_several_is_measured_on_runs_that_nobody_saw(self) -> None:
         outputs = self.rng.normal(size=(2, 4000, 1))
@@ -125,7 +130,7 @@ class TestDistinguishers:
         found, name = lower_bound_from_outputs(
             outputs[0],
             outputs[1],
-            {"blind": distinguishers.known(lambda shown: np.zeros(len(shown))), "seeing": distinguishers.loudest},
+            {"blind": bounds.known(lambda shown: np.zeros(len(shown))), "seeing": bounds.loudest},
             delta=0.2,
             confidence=CONFIDENCE,
         )
@@ -141,7 +146,7 @@ class TestDistinguishers:
             bits = (self.rng.random((2, 1000, 1)) < keep).astype(float)
             bits[1] = 1 - bits[1]
             found, _ = lower_bound_from_outputs(
-                bits[0], bits[1], {"outcomes": distinguishers.frequent_outcomes}, confidence=0.9
+                bits[0], bits[1], {"outcomes": bounds.frequent_outcomes}, confidence=0.9
             )
             wrong += found.epsilon > 1
         assert wrong <= 60

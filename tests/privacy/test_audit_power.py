@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from dpsketch.audit.grid import GRID
-from dpsketch.audit.lattice import least_spread
-from dpsketch.audit.table import BY_LAW, ROWS, SHIPPED
+from dpsketch.audit.losses import least_spread
+from dpsketch.audit.sampled import BY_LAW, SHIPPED
+from dpsketch.audit.table import ROWS
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 
 CONFIDENCE = 1 - 1e-6

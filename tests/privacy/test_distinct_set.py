@@ -24,7 +24,7 @@ NO_NOISE = {"epsilon": 1e5, "delta": 0.0}
 
 def exact(keys: Any, users: Any = None, *, most: int | None = None, **given: Any) -> dps.DistinctSet:
     unit = RECORD if most is None else dps.per_user(max_keys=most)
-    sketch = dps.DistinctSketch(exact=True, **{"unit": unit, **given})
+    sketch = dps.DistinctSet(**{"unit": unit, **given})
     assert isinstance(sketch, dps.DistinctSet)
     sketch.update(keys, **({} if users is None else {"users": users}))
     return sketch
@@ -192,9 +192,9 @@ def test_a_forged_pair_that_stands_twice_counts_once_and_odd_arrays_are_refused(
 def test_what_goes_with_a_bitmap_is_refused() -> None:
     for more in ({"buckets": 64}, {"seed": 1}):
         with pytest.raises(InvalidInput, match="no bitmap"):
-            dps.DistinctSketch(unit=RECORD, exact=True, **more)
+            dps.DistinctSet(unit=RECORD, **more)
     with pytest.raises(InvalidInput, match="unit="):
-        dps.DistinctSketch(exact=True)
+        dps.DistinctSet()
     with pytest.raises(InvalidInput, match="one entry a key"):
         dps.DistinctSet(unit=dps.per_user(max_keys=1)).update([1, 2], users=[1])
     assert owned_keys(np.array([], np.uint64), np.array([], np.uint64), 1) == 0

@@ -57,8 +57,9 @@ def test_the_levels_add_up_to_the_cost_that_is_charged(space: dict[str, int], un
 def exact(sketch: HeavyHitters) -> list[np.ndarray]:
     """The content, part by part, as it is released."""
     document = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
-    tables = document.arrays["tables"].astype(np.int64)
-    return [np.array([int(document.header["mass"])]), document.arrays["dense"].astype(np.int64), *tables]
+    arrays = {name: np.asarray(array).astype(np.int64) for name, array in document.arrays.items() if name != "partials"}
+    tables = [*arrays.get("above", ()), *arrays["keys"]]
+    return [np.array([int(document.header["mass"])]), arrays["first"], *tables]
 
 
 def audited(laws: list[noise.Noise], moved: list[np.ndarray], delta: float, seed: int) -> audit.Audit:

@@ -35,7 +35,7 @@ def score(key: int):
     probe.update([key])
     from dpsketch import files
 
-    pattern = np.asarray(files.decode(probe.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
+    pattern = np.asarray(files.decode(probe.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"])
     return lambda pair: float((pattern * pair[0]).sum()), lambda pair: float((pattern * (pair[1] - pair[0])).sum())
 
 

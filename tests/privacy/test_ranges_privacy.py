@@ -29,7 +29,7 @@ def moved(unit: dps.Unit, mine: list[int], yours: list[int]) -> list[tuple[str, 
     for values in (mine, yours):
         sketch = build(values, unit)
         arrays = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays
-        cells, tables = np.asarray(arrays["cells"]).astype(np.int64), np.asarray(arrays["tables"]).astype(np.int64)
+        cells, tables = np.asarray(arrays["levels"]).astype(np.int64), np.asarray(arrays["tables"]).astype(np.int64)
         dense = [cells.reshape(1 << depth, -1).sum(axis=1) for depth in sketch.spec.dense_depths]
         levels.append([*dense, *(table.ravel() for table in tables)])
     changes = [a - b for a, b in zip(*levels, strict=True)]

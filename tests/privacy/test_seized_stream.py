@@ -89,12 +89,12 @@ def seen(permit: Enumerated, game: Game, present: int) -> Table:
     nothing = np.zeros(permit.chances.shape, np.int64)
     for day in range(1, DAYS + 1):
         published = list(stream._tables)
-        stream.take(nothing + game.others(day, published))
-        stream.take(nothing + present * game.own(day, True, published))
+        stream.take({"cells": nothing + game.others(day, published)})
+        stream.take({"cells": nothing + present * game.own(day, True, published)})
         if game.day == day and not game.evening:
             shown += list(stream.state.copy())
-        stream.take(nothing + present * game.own(day, False, published))
-        stream.end_day(nothing)
+        stream.take({"cells": nothing + present * game.own(day, False, published)})
+        stream.end_day({"cells": nothing})
         if game.day == day and game.evening:
             shown += list(stream.state.copy())
     return np.stack([*shown, *stream._tables])
@@ -231,6 +231,7 @@ def test_a_state_shows_its_noisy_sums_and_nothing_else_of_the_records(start: Any
                 sketch.publish_day()
             if busy:
                 sketch.update(["b", "c"])
+                sketch.update(["a", "b", "a"], weights=[1, None, None])
             documents.append(sketch._to_document())
             assert (sketch.skipped_nulls, sketch.dropped_records, len(sketch.partial_ids)) == (0, 0, 1)
             assert not sketch._today._begun

@@ -31,7 +31,7 @@ def sketch(neighbours: str = "add_remove") -> dps.CountSketch:
 
 
 def exact(some: dps.CountSketch) -> np.ndarray:
-    return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["table"]).ravel()
+    return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"]).ravel()
 
 
 def audited(law: noise.Noise, moved: np.ndarray, delta: float, seed: int) -> audit.Audit:

@@ -29,7 +29,7 @@ FORMS = ["loads", "truncated", "gaussian"]
 
 
 def histogram(unit: dps.Unit, keys: list[int], users: list[int], buckets: int = 512) -> Any:
-    sketch: Any = dps.Histogram(unit=unit, max_counters=buckets, key_type="int")
+    sketch: Any = dps.VoteHistogram(unit=unit, max_counters=buckets, key_type="int")
     sketch.update(keys, **({"users": users} if unit.level == "user" else {}))
     return sketch
 
@@ -107,7 +107,7 @@ def test_one_unit_in_place_of_another_moves_a_bucket_by_two(name: str, form: str
     assert shown(none, form)[0] == 0
     m, law = unit.max_keys, threshold.noise
     if isinstance(law, RoundedGaussian):
-        added = dps.Histogram(unit=dps.per_user(m), max_counters=1)
+        added = dps.VoteHistogram(unit=dps.per_user(m), max_counters=1)
         assert law.sigma >= 1.99 * added.spec.laws(dps.Budget(**BUDGET), "gaussian")[0].noise.sigma
     else:
         sensitivity = law.sensitivity if isinstance(law, DiscreteLaplace) else 1
@@ -118,7 +118,7 @@ def test_one_unit_in_place_of_another_moves_a_bucket_by_two(name: str, form: str
 def test_a_bucket_without_a_majority_names_nothing(form: str) -> None:
     """Neither an empty one nor one in which two keys are even, though its noise passes the cutoff now and then."""
     wide: dict[str, Any] = {"epsilon": 0.05, "delta": 0.4, "form": form}
-    empty: Any = dps.Histogram(unit=dps.per_record(), max_counters=5000)
+    empty: Any = dps.VoteHistogram(unit=dps.per_record(), max_counters=5000)
     even = histogram(dps.per_record(), [1, 2] * 500, [], buckets=1)
     for _ in range(20):
         assert empty.release(**wide).keys == []
@@ -155,7 +155,7 @@ def test_one_draw_for_both_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def noises() -> tuple[Any, Any, Any]:
     """What a release adds to u and to l of 2,000 buckets whose keys have 200 records."""
-    sketch: Any = dps.Histogram(unit=dps.per_record(), max_counters=2**18, key_type="int")
+    sketch: Any = dps.VoteHistogram(unit=dps.per_record(), max_counters=2**18, key_type="int")
     keys = np.arange(2000)
     sketch.update(np.repeat(keys, 200))
     state = {name: dict(zip(*_by_key(sketch, name), strict=True)) for name in ("votes", "loads")}

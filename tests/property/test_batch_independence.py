@@ -62,7 +62,7 @@ def table(*batches: object, kernel: kernels.Kernel, **more: object) -> np.ndarra
     some = sketch(kernel, **more)
     for batch in batches:
         some.update(batch)
-    return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
+    return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"])
 
 
 def pieces(points: np.ndarray, size: int) -> list[np.ndarray]:
@@ -145,7 +145,7 @@ def test_a_record_has_the_same_features_in_every_batch(features: str, dim: int) 
         some = mapped(features, dim)
         for batch in batches:
             some.update(batch)
-        return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
+        return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"])
 
     whole = counted(points)
     assert np.any(whole != 0)

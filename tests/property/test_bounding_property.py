@@ -46,7 +46,7 @@ def build(shape: tuple[int, int, int, int], stream: Records, neighbours: str = "
 
 
 def content(sketch: dps.CountSketch) -> np.ndarray:
-    return np.asarray(files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
+    return np.asarray(files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"])
 
 
 def squared(table: np.ndarray) -> int:

@@ -28,7 +28,7 @@ def build(
 
 
 def content(sketch: dps.CountSketch) -> np.ndarray:
-    return np.asarray(files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
+    return np.asarray(files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"])
 
 
 @settings(deadline=None, max_examples=60)

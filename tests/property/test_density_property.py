@@ -39,7 +39,7 @@ def build(spec: tuple[kernels.Kernel, int, int], stream: list[tuple[float, float
 
 
 def content(sketch: DensitySketch) -> np.ndarray:
-    return np.asarray(files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
+    return np.asarray(files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"])
 
 
 def check_moved(sketch: DensitySketch, neighbour: DensitySketch) -> None:

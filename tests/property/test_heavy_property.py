@@ -46,7 +46,9 @@ def streams(draw, number: int, size: int = 12):
 
 def levels(sketch: HeavyHitters) -> tuple[int, np.ndarray, np.ndarray]:
     document = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
-    return int(document.header["mass"]), document.arrays["dense"], document.arrays["tables"]
+    arrays = document.arrays
+    tables = np.concatenate([arrays[name] for name in ("above", "keys") if name in arrays])
+    return int(document.header["mass"]), arrays["first"], tables
 
 
 @settings(deadline=None, max_examples=40)

@@ -81,9 +81,9 @@ def test_distinct_bitmaps_merge_and_move_by_one_bit(a: list[int], b: list[int], 
     merged.merge(other)
     other.merge(sketch(*a))
     whole = sketch(*a, *b)
-    np.testing.assert_array_equal(merged._bitmap, whole._bitmap)
-    np.testing.assert_array_equal(other._bitmap, whole._bitmap)
-    changed = int(np.bitwise_count(sketch(*a, extra)._bitmap ^ sketch(*a)._bitmap).sum())
+    np.testing.assert_array_equal(merged._arrays["bits"], whole._arrays["bits"])
+    np.testing.assert_array_equal(other._arrays["bits"], whole._arrays["bits"])
+    changed = int(np.bitwise_count(sketch(*a, extra)._arrays["bits"] ^ sketch(*a)._arrays["bits"]).sum())
     assert changed <= 1
 
 
@@ -94,6 +94,6 @@ def test_a_user_moves_the_ones_by_at_most_max_keys(shared: list[int], own: list[
         built = DistinctSketch(unit=per_user(max_keys=3), buckets=16, key_type="int")
         for name, keys in enumerate(users):
             built.update(keys, users=[name] * len(keys))
-        return int(np.bitwise_count(built._bitmap).sum())
+        return int(np.bitwise_count(built._arrays["bits"]).sum())
 
     assert 0 <= ones(shared, own) - ones(shared) <= 3

@@ -27,7 +27,7 @@ def built(keys: list[int], unit: dps.Unit, users: list[int] | None = None, **how
 def parts(sketch: RangeSketch) -> list[np.ndarray]:
     """Every level as it would be released, without noise."""
     arrays = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays
-    cells, tables = np.asarray(arrays["cells"]).astype(np.int64), np.asarray(arrays["tables"]).astype(np.int64)
+    cells, tables = np.asarray(arrays["levels"]).astype(np.int64), np.asarray(arrays["tables"]).astype(np.int64)
     dense = [cells.reshape(1 << depth, -1).sum(axis=1) for depth in sketch.spec.dense_depths]
     return [*dense, *(table.ravel() for table in tables)]
 

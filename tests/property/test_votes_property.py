@@ -35,7 +35,7 @@ def _named(votes: np.ndarray, names: np.ndarray, edges: np.ndarray) -> list[byte
 
 
 def histogram(stream: Any, buckets: int = 4, **given: Any) -> dps.VoteHistogram:
-    sketch: Any = dps.Histogram(unit=dps.per_record(), max_counters=buckets, seed=SEED, key_type="text")
+    sketch: Any = dps.VoteHistogram(unit=dps.per_record(), max_counters=buckets, seed=SEED, key_type="text")
     sketch.update(list(stream), **given)
     assert isinstance(sketch, dps.VoteHistogram)
     return sketch
@@ -202,7 +202,7 @@ def test_a_user_moves_max_keys_buckets_by_one(relation: Any, records: list[tuple
 
     def built(kept: list[tuple[int, bytes]]) -> Any:
         unit = dps.per_user(max_keys=2, neighbours=relation)
-        sketch: Any = dps.Histogram(unit=unit, max_counters=4, seed=SEED, key_type="text")
+        sketch: Any = dps.VoteHistogram(unit=unit, max_counters=4, seed=SEED, key_type="text")
         sketch.update([key for _, key in kept], users=np.array([user for user, _ in kept], np.int64))
         return state(sketch)
 

@@ -116,7 +116,7 @@ def test_a_release_is_the_sketch_plus_noise_of_the_stated_law(seeded: None) -> N
 
     sketch = dps.CountSketch(rows=5, width=65_536, unit=dps.per_record(max_weight=2, neighbours="replace"))
     sketch.update(np.arange(50_000), weights=np.full(50_000, 2))
-    exact = np.asarray(files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
+    exact = np.asarray(files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"])
     laws = {
         "gaussian": (
             {"epsilon": 1.0, "delta": 1e-6},

@@ -53,7 +53,7 @@ def differs(data: str, size: int, epsilon: float, number: int, releases: int, fa
     """By how many standard errors releases at ``factor`` times the budget differ from the figure."""
     bits, start = DATA[data]
     shares, records = shares_of(number), values(data, size)
-    sketch = dps.RangeSketch(unit=dps.per_record(), bits=bits, start=start, quantiles=shares)
+    sketch = dps.QuantileSketch(unit=dps.per_record(), bits=bits, start=start, quantiles=shares)
     sketch.update(records)
     ordered = np.sort(records)
     made = [sketch.release(epsilon=factor * epsilon, delta=0) for _ in range(releases)]

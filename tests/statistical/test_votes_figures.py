@@ -37,7 +37,7 @@ def truth(stream: np.ndarray) -> np.ndarray:
 
 
 def histogram(stream: np.ndarray, buckets: int, parts: int, seed: int) -> Any:
-    sketch: Any = dps.Histogram(unit=dps.per_record(), max_counters=buckets, seed=seed)
+    sketch: Any = dps.VoteHistogram(unit=dps.per_record(), max_counters=buckets, seed=seed)
     for part in np.array_split(stream, parts):
         partial = sketch.empty_like()
         partial.update(part)
@@ -78,7 +78,7 @@ def test_fewer_buckets_are_seen(stream: np.ndarray) -> None:
 
 def test_records_get_loads_and_users_majorities() -> None:
     forms = [
-        dps.Histogram(unit=unit, max_counters=8).release(epsilon=1.0, delta=1e-6).facts()["form"]
+        dps.VoteHistogram(unit=unit, max_counters=8).release(epsilon=1.0, delta=1e-6).facts()["form"]
         for unit in (dps.per_record(), dps.per_record(neighbours="replace"), dps.per_user(1), dps.per_user(10))
     ]
     assert forms == ["loads", "loads", "truncated", "gaussian"]
@@ -123,7 +123,7 @@ def users_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
 def test_keys_of_users(real_data: Path) -> None:
     """kosarak, 16,384 buckets, 10 keys a user, δ = 1e-5: within 4% and 5 keys, as for the exact histogram."""
     users, keys = users_of(real_data / "sets" / "kosarak_head36682.dat.xz")
-    sketch: Any = dps.Histogram(unit=dps.per_user(max_keys=10), max_counters=16_384, key_type="int")
+    sketch: Any = dps.VoteHistogram(unit=dps.per_user(max_keys=10), max_counters=16_384, key_type="int")
     sketch.update(keys, users=users)
     for epsilon, figure in zip(EPSILONS, (26, 263, 659), strict=True):
         found = [len(sketch.release(epsilon=epsilon, delta=1e-5).keys) for _ in range(3)]

@@ -215,13 +215,13 @@ def test_noise_that_no_bound_could_widen_is_refused_before_anything_is_charged(
 POINTS = [[0.5, 0.5], [0.5, -0.5]]
 STARTS = {
     "counts": lambda: dps.CountSketch(rows=3, width=8, unit=AUTO),
-    "votes": lambda: dps.Histogram(unit=AUTO, max_counters=64),
+    "votes": lambda: dps.VoteHistogram(unit=AUTO, max_counters=64),
     "heavy": lambda: dps.HeavyHitters(unit=AUTO, rows=3, width=4, key_bits=9),
     "ranges": lambda: dps.RangeSketch(unit=AUTO, bits=8),
-    "quantiles": lambda: dps.RangeSketch(unit=AUTO, bits=8, quantiles=[0.5]),
+    "quantiles": lambda: dps.QuantileSketch(unit=AUTO, bits=8, quantiles=[0.5]),
     "sparse": lambda: dps.SparseHistogram(unit=AUTO, domain=2**10, expected_keys=9),
     "distinct": lambda: dps.DistinctSketch(unit=AUTO, buckets=16),
-    "distinct-set": lambda: dps.DistinctSketch(unit=AUTO, exact=True),
+    "distinct-set": lambda: dps.DistinctSet(unit=AUTO),
     "moment": lambda: dps.MomentSketch(unit=AUTO, p=0.5, size=9),
     "moments": lambda: dps.MomentProfile(unit=AUTO, p=[0.5, 1], size=9),
     "density": lambda: dps.DensitySketch(

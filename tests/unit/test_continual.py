@@ -27,14 +27,14 @@ DESIGNS = ["recurrence", "banded", "daily", "blocks", "tree", "pan-private"]
 VECTOR = Path(__file__).parents[1] / "vectors" / "kinds" / "counts-continual.sketch"
 
 
-def sigma(sketch: ContinualCountSketch) -> Fraction:
+def sigma(sketch: dps.ContinualSketch) -> Fraction:
     """The noise of a publication."""
     law = sketch._stream.law.noise
     assert isinstance(law, noise.RoundedGaussian)
     return Fraction(law.sigma)
 
 
-def make(days: int | None = 9, **more: object) -> ContinualCountSketch:
+def make(days: int | None = 9, **more: object) -> dps.ContinualSketch:
     arguments = {"rows": 3, "width": 16, "unit": dps.per_record(), "key_type": "int", "seed": 5} | USUAL | more
     return ContinualCountSketch(days=days, **arguments)  # type: ignore[arg-type]
 
@@ -52,8 +52,8 @@ def exact(keys: list[int]) -> np.ndarray:
     return np.asarray(files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
 
 
-def again(sketch: ContinualCountSketch) -> ContinualCountSketch:
-    return ContinualCountSketch.from_sensitive_bytes(sketch.to_sensitive_bytes())
+def again(sketch: dps.ContinualSketch) -> dps.ContinualSketch:
+    return dps.ContinualSketch.from_sensitive_bytes(sketch.to_sensitive_bytes())
 
 
 @pytest.mark.usefixtures("quiet")
@@ -391,7 +391,7 @@ def test_a_state_whose_noise_does_not_pay_is_refused(objective: Any, level: str)
         headers += [{"limits": limits} for limits in ([3], None, [None, 1], [0, 1], [30, 1], [3, 1])]
     for header in headers:
         with pytest.raises(DpsketchError):
-            ContinualCountSketch.from_document(replace(document, header={**document.header, **header}))
+            dps.ContinualSketch.from_document(replace(document, header={**document.header, **header}))
 
 
 def test_forged_visits_are_refused() -> None:
@@ -409,7 +409,7 @@ def test_forged_visits_are_refused() -> None:
         {"visits": visits.astype(float)},
     ):
         with pytest.raises(FileRefused):
-            ContinualCountSketch.from_document(replace(document, arrays={**document.arrays, **arrays}))
+            dps.ContinualSketch.from_document(replace(document, arrays={**document.arrays, **arrays}))
 
 
 @pytest.mark.usefixtures("quiet")

@@ -14,6 +14,7 @@ import pytest
 import dpsketch as dps
 from dpsketch import files
 from dpsketch.errors import FileRefused, InvalidInput, SketchBroken
+from dpsketch.sketches.continual.windows import joined
 
 RECORD = dps.per_record()
 TERMS: dict[str, Any] = {"days": 365, "epsilon": 1.0, "delta": 1e-6}
@@ -23,19 +24,19 @@ def ranges(bits: int = 6, **terms: Any) -> dps.ContinualSketch:
     return dps.ContinualSketch(dps.RangeSketch(bits=bits, unit=RECORD), **{**TERMS, **terms})
 
 
-def counts() -> dps.ContinualCountSketch:
+def counts() -> dps.ContinualSketch:
     return dps.ContinualCountSketch(rows=3, width=16, unit=RECORD, key_type="int", **TERMS)
 
 
 def test_a_day_that_passes_64_bits_when_it_is_scaled_is_held_and_does_not_wrap_round() -> None:
     """One record more, and 21 times the total was −2⁶³: the publication moved by 10¹⁴ where 10⁵ was paid for."""
-    scale = ranges(20)._layout.scales[0]
+    scale = ranges(20)._stream.law.scales[0]
     assert scale > 1
     tables = []
     for total in (2**63 // scale, 2**63 // scale + 1):
         sketch = ranges(20)
         sketch.update([5], counts=[total])
-        vector = sketch._layout.joined(sketch._adapter.counted(sketch._today))
+        vector = joined(sketch._stream.law, sketch._today._exact())
         assert vector[0] > 0
         tables += [table for _, table in sketch.design.step(sketch._stream._state, vector, 1)]
     moved = math.sqrt(float(np.sum((tables[0] - tables[1]).astype(float) ** 2)))

@@ -18,6 +18,7 @@ import dpsketch as dps
 from dpsketch import files
 from dpsketch.core.permit import Handle
 from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, SketchBroken
+from dpsketch.sketches.continual.windows import split, window_law
 
 GAUSSIAN = {"epsilon": 2.0, "delta": 1e-5}
 PURE = {"epsilon": 2.0, "delta": 0.0}
@@ -172,15 +173,15 @@ def test_a_user_of_several_days_moves_all_publications_by_what_is_stated_at_most
 def test_without_noise_a_window_is_what_one_sketch_of_its_days_holds(name: str, budget: dict[str, float]) -> None:
     case, unit = CASES[name], dps.per_record()
     sketch = begun(case, unit, budget)
-    adapter, whole = sketch._adapter, sketch._adapter.start()
+    whole = sketch.empty_day()
     for day in range(4):
         records = [*case.crowd, *case.same * (day + 1)]
         sketch.day(records)
         if day in (1, 2):
-            whole.update(adapter.records(records))
+            whole.update(records)
     vector, _ = sketch._stream.answer(2, 3)
-    for part, table in sketch._layout.split(vector).items():
-        assert np.allclose(table, adapter.counted(whole)[part], atol=0.05)
+    for part, table in split(sketch._stream.law, vector).items():
+        assert np.allclose(table, whole._exact()[part], atol=0.05)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -191,9 +192,10 @@ def test_the_noise_of_a_window_is_what_its_release_says(name: str) -> None:
     for _ in range(DAYS):
         sketch.publish_day()
     vector, stretch = sketch._stream.answer(2, 5)
-    laws = sketch._layout.laws(stretch)
-    for part, table in sketch._layout.split(vector).items():
-        cells, law = table.size, laws[part]
+    published = sketch._stream.law
+    scales = {table.name: scale for table, scale in zip(published.stacked, published.scales, strict=True)}
+    for part, table in split(published, vector).items():
+        cells, law = table.size, window_law(stretch, scales[part])
         if cells >= 8:
             slack = 5.3 * math.sqrt(2 / cells)
             assert abs(float(np.mean(table**2)) / law.variance - 1) < slack, part
@@ -243,11 +245,11 @@ def test_curves_and_changes_are_those_of_the_windows(name: str) -> None:
         sketch.day([*case.crowd, *case.same * day])
     curve = sketch.curve(case.asked, window=2)
     assert curve.key == ["2026-01-02", "2026-01-03", "2026-01-04"]
-    last = sketch._adapter.read(sketch.between(3, 4), case.asked, 0.95)
+    last = sketch.between(3, 4).ask(case.asked, 0.95)
     assert math.isclose(curve.value[-1], last.value[0])
     wide = sketch.curve(case.asked, window=2, together=True)
     assert np.all(wide.high - wide.low > curve.high - curve.low)
-    before = sketch._adapter.read(sketch.between(1, 2), case.asked, 0.95)
+    before = sketch.between(1, 2).ask(case.asked, 0.95)
     change = sketch.change(case.asked, (3, 4), (1, 2))
     assert change.low[0] <= change.value[0] <= change.high[0]
     if name not in ("counts", "heavy"):  # whose location estimates are chosen by the table
@@ -371,7 +373,7 @@ def test_what_cannot_be_published_day_after_day_is_refused() -> None:
     one_row = dps.DensitySketch(kernel=PLANE, rows=4, unit=record, placement="one_row")
     refused: list[tuple[Any, dict[str, Any], str]] = [
         (dps.DistinctSketch(unit=record), {}, "one of"),
-        (dps.Histogram(unit=record, max_counters=8), {}, "one of"),
+        (dps.VoteHistogram(unit=record, max_counters=8), {}, "one of"),
         (full, {}, "empty"),
         (sets, {}, "sets"),
         (one_row, {}, "every row"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ SENSITIVE: dict[str, tuple[Callable[[], Any], list[list[Any]]]] = {
     "heavy, integers": (lambda: dps.HeavyHitters(unit=RECORD, rows=3, width=8, key_bits=16), NUMBERS),
     "heavy, text": (lambda: dps.HeavyHitters(unit=RECORD, rows=3, width=8, key_bytes=3), TEXTS),
     "ranges": (lambda: dps.RangeSketch(unit=RECORD, bits=18, rows=3, width=8), NUMBERS),
-    "quantiles": (lambda: dps.RangeSketch(unit=RECORD, bits=18, quantiles=[0.5, 0.9], interval_share=0.5), NUMBERS),
+    "quantiles": (lambda: dps.QuantileSketch(unit=RECORD, bits=18, quantiles=[0.5, 0.9], interval_share=0.5), NUMBERS),
     "sets": (lambda: dps.DensitySketch(kernel=dps.kernels.Jaccard(), rows=4, width=8, unit=RECORD), SETS),
     "points": (
         lambda: dps.DensitySketch(kernel=dps.kernels.Euclidean(dim=1, bandwidth=1.0), rows=4, width=8, unit=RECORD),
@@ -79,22 +79,25 @@ def test_no_header_depends_on_whether_there_were_records_or_what_they_held(kind:
 
 
 @pytest.mark.parametrize("kind", ["pan-private", "continual"])
-@pytest.mark.parametrize(("key_type", "streams"), [("int", NUMBERS), ("text", TEXTS), (None, TEXTS)])
+@pytest.mark.parametrize(("key_type", "streams"), [("int", NUMBERS), ("text", TEXTS)])
 def test_no_state_that_may_be_seized_and_no_day_shows_whether_there_were_records(
     kind: str, key_type: Any, streams: list[list[Any]]
 ) -> None:
     states, published = [], []
+    shape: dict[str, Any] = {"rows": 3, "width": 8, "unit": RECORD, "key_type": key_type, **BUDGET}
     for stream in streams:
         if kind == "pan-private":
-            sketch: Any = warned(dps.PanPrivateCountSketch, key_type)
+            sketch: Any = dps.PanPrivateCountSketch(**shape)
         else:
-            sketch = warned(dps.ContinualCountSketch, key_type, days=3)
+            sketch = dps.ContinualCountSketch(**shape, days=3)
         sketch.update(stream)
         data = sketch.to_sensitive_bytes()
         header = dict(files.decode(data, allow_sensitive=True).header)
         # The open sums of a continual sketch are exact, and so are these two: only the other's state may be seized.
         size = len(data) if kind == "pan-private" else None
-        states.append((size, {name: header[name] for name in header.keys() - {"mass", "skipped"}}))
+        if kind == "continual":
+            del header["today"], header["skipped"]
+        states.append((size, header))
         release = sketch.publish() if kind == "pan-private" else sketch.publish_day()
         shown = dict(release.to_document().header)
         # A stream is named by a digest of what it published first, noise and all.
@@ -103,25 +106,20 @@ def test_no_state_that_may_be_seized_and_no_day_shows_whether_there_were_records
         published.append((shown, len(files.encode(release.to_document()))))
     assert all(state == states[0] for state in states)
     assert all(one == published[0] for one in published)
-    assert published[0][0]["spec"]["key_type"] == (key_type or "text")
+    assert published[0][0]["spec"]["key_type"] == key_type
 
 
-def warned(make: Callable[..., Any], key_type: Any, **more: Any) -> Any:
-    arguments = {"rows": 3, "width": 8, "unit": RECORD, **BUDGET, **more}
-    if key_type is not None:
-        return make(**arguments, key_type=key_type)
-    with pytest.warns(FutureWarning, match="key_type"):
-        return make(**arguments)
-
-
-def test_a_pan_private_sketch_without_a_stated_type_counts_text() -> None:
-    sketch = warned(dps.PanPrivateCountSketch, None)
+@pytest.mark.parametrize("make", [dps.PanPrivateCountSketch, partial(dps.ContinualCountSketch, days=3)])
+def test_what_shows_a_state_or_a_day_asks_for_the_type_of_its_keys(make: Any) -> None:
+    shape: dict[str, Any] = {"rows": 3, "width": 8, "unit": RECORD}
+    with pytest.raises(InvalidInput, match="key_type"):
+        make(**shape, **BUDGET)
+    sketch, part = make(**shape, **BUDGET, key_type="text"), dps.CountSketch(**shape)
     with pytest.raises(SpecMismatch, match="text"):
         sketch.update([5])
-    part = dps.CountSketch(rows=3, width=8, unit=RECORD)
     part.update([5])
     with pytest.raises(SpecMismatch, match="key_type"):
-        sketch.merge(part)
+        (sketch.merge if make is dps.PanPrivateCountSketch else sketch.merge_today)(part)
 
 
 # Which columns have a type.
@@ -262,10 +260,3 @@ def test_a_share_publishes_no_type_read_from_values() -> None:
         sketch = SENSITIVE["counts"][0]()
         sketch.update(stream)
         assert sketch.release(**BUDGET, share=Share(2, 1.0, 0)).spec.key_type is None
-
-
-def test_nothing_warns_where_the_type_is_stated() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warned(dps.PanPrivateCountSketch, "int")
-        warned(dps.ContinualCountSketch, "text", days=2)

@@ -70,7 +70,7 @@ def test_buckets_find_about_as_many_names_as_planned(unit: dps.Unit) -> None:
     assert planned.shape["max_counters"] == 2048
     rng = np.random.default_rng(1)
     keys = rng.choice(20_000, 200_000, p=guess.counts / guess.counts.sum())
-    histogram = dps.Histogram(unit=unit, max_counters=2048, key_type="int")
+    histogram = dps.VoteHistogram(unit=unit, max_counters=2048, key_type="int")
     histogram.update(keys, **({} if unit.level == "record" else {"users": rng.integers(40_000, size=len(keys))}))
     release = histogram.release(epsilon=1.0, delta=1e-6)
     assert len(release.keys) == pytest.approx(planned.also["found"], rel=0.1)

@@ -314,7 +314,7 @@ def test_nothing_is_drawn_that_is_not_paid_for(tmp_path: Any, monkeypatch: pytes
 
 def test_a_quantile_is_the_fraction_that_it_is_written_as() -> None:
     named = [0.1, np.float64(0.3), Fraction(1, 3), 0.95]
-    spec = dps.RangeSketch(unit=RECORD, bits=4, quantiles=named).spec
+    spec = dps.QuantileSketch(unit=RECORD, bits=4, quantiles=named).spec
     assert spec.quantiles == (Fraction(1, 10), Fraction(3, 10), Fraction(1, 3), Fraction(19, 20))
     assert QuantileSpec.from_json(spec.to_json()) == spec
     release = dps.QuantileSketch.from_spec(spec).release(epsilon=1.0, delta=0)
@@ -357,7 +357,7 @@ def test_equal_values_are_cut_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_intervals_cover(shares: tuple[float, ...], unit: dps.Unit) -> None:
     """The bound is so loose that no interval of 12 releases may miss; the twin below shows that without it many do."""
     data = np.exp(np.random.default_rng(1).normal(7, 1, 20_000)).astype(np.int64)
-    made = dps.RangeSketch(unit=unit, bits=20, quantiles=shares, interval_share=0.5)
+    made = dps.QuantileSketch(unit=unit, bits=20, quantiles=shares, interval_share=0.5)
     made.update(data, **({"users": np.arange(len(data))} if unit.level == "user" else {}))
     truth = np.quantile(data, shares, method="inverted_cdf")
     missed = 0
@@ -377,7 +377,7 @@ def test_intervals_cover(shares: tuple[float, ...], unit: dps.Unit) -> None:
 def test_intervals_without_a_shift_miss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spec, "rank_errors", lambda law, failure: [0.5] * len(law.quantiles))
     data = np.exp(np.random.default_rng(1).normal(7, 1, 20_000)).astype(np.int64)
-    made = dps.RangeSketch(unit=RECORD, bits=20, quantiles=[0.5], interval_share=0.5)
+    made = dps.QuantileSketch(unit=RECORD, bits=20, quantiles=[0.5], interval_share=0.5)
     made.update(data)
     true = np.quantile(data, 0.5, method="inverted_cdf")
     intervals = [made.release(epsilon=0.1, delta=0).quantile(0.5) for _ in range(12)]
@@ -395,7 +395,7 @@ def test_without_drawn_ends_there_is_no_interval() -> None:
 
 
 def test_a_range_sketch_with_quantiles_is_a_sketch_of_quantiles() -> None:
-    sketch = dps.RangeSketch(unit=RECORD, bits=8, quantiles=[0.5], start=-3, outside="clamp", grid=0.5, seed=4)
+    sketch = dps.QuantileSketch(unit=RECORD, bits=8, quantiles=[0.5], start=-3, outside="clamp", grid=0.5, seed=4)
     assert type(sketch) is dps.QuantileSketch
     assert not isinstance(sketch, dps.RangeSketch)
     assert type(dps.RangeSketch(unit=RECORD, bits=8)) is dps.RangeSketch
@@ -407,15 +407,15 @@ def test_a_range_sketch_with_quantiles_is_a_sketch_of_quantiles() -> None:
     with pytest.raises(SpecMismatch):
         sketch.merge(dps.RangeSketch(unit=RECORD, bits=8))
     with pytest.raises(InvalidInput, match="rows="):
-        dps.RangeSketch(unit=RECORD, bits=8, quantiles=[0.5], rows=3)
+        dps.QuantileSketch(unit=RECORD, bits=8, quantiles=[0.5], rows=3)
 
 
 @pytest.mark.parametrize("wrong", [[], [0], [1], [0.5, 1.5], [math.nan], ["0.5"], [-0.1], [0.5, math.inf], [True]])
 def test_what_is_no_quantile_is_refused(wrong: list[Any]) -> None:
     with pytest.raises(InvalidInput):
-        dps.RangeSketch(unit=RECORD, bits=8, quantiles=wrong)
+        dps.QuantileSketch(unit=RECORD, bits=8, quantiles=wrong)
     with pytest.raises(InvalidInput):
-        dps.RangeSketch(unit=RECORD, bits=8, quantiles=[0.5], interval_share=1)
+        dps.QuantileSketch(unit=RECORD, bits=8, quantiles=[0.5], interval_share=1)
 
 
 @pytest.mark.parametrize("asked", ["10%", "0.1", "1/10"])
@@ -436,7 +436,7 @@ def test_a_release_is_asked_in_words(asked: str) -> None:
 
 
 def test_wide_values_are_answered_by_the_middle_of_their_cell() -> None:
-    sketch = dps.RangeSketch(unit=RECORD, bits=63, quantiles=[0.5], interval_share=0.5)
+    sketch = dps.QuantileSketch(unit=RECORD, bits=63, quantiles=[0.5], interval_share=0.5)
     assert sketch.spec.memory == 8 * 7296
     sketch.update(np.full(1000, 10**15))
     one = sketch.release(epsilon=50.0, delta=0).quantile(0.5)

@@ -65,7 +65,7 @@ def test_a_release_is_in_a_sum_once(tmp_path: Path) -> None:
 def test_each_stream_of_a_sum_is_paid_for_once() -> None:
     """Answers of one stream share its cost; another stream of the same law, budget and spec has its own."""
 
-    def stream() -> dps.ContinualCountSketch:
+    def stream() -> dps.ContinualSketch:
         return dps.ContinualCountSketch(rows=3, width=8, days=3, unit=dps.per_record(), key_type="int", **BUDGET)
 
     one, other = stream(), stream()

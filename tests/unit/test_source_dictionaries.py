@@ -24,11 +24,11 @@ from sensitive import everything
 ENCODED = Columns(key="k", encoded=True)
 KINDS: dict[str, Callable[[], Any]] = {
     "histogram": lambda: dps.Histogram(unit=dps.per_record()),
-    "votes": lambda: dps.Histogram(unit=dps.per_record(), max_counters=16),
+    "votes": lambda: dps.VoteHistogram(unit=dps.per_record(), max_counters=16),
     "counts": lambda: dps.CountSketch(rows=3, width=64, unit=dps.per_record()),
     "heavy": lambda: dps.HeavyHitters(rows=3, width=64, key_bytes=8, unit=dps.per_record()),
     "distinct": lambda: dps.DistinctSketch(buckets=16, unit=dps.per_record()),
-    "distinct set": lambda: dps.DistinctSketch(exact=True, unit=dps.per_record()),
+    "distinct set": lambda: dps.DistinctSet(unit=dps.per_record()),
 }
 
 

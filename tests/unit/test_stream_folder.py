@@ -29,7 +29,7 @@ def begun(tmp_path: Path, ledger: dps.Ledger | None) -> StreamFolder:
     return folder
 
 
-def one_day(folder: StreamFolder) -> ContinualCountSketch:
+def one_day(folder: StreamFolder) -> dps.ContinualSketch:
     sketch = folder.load()
     sketch.update([1, 2])
     folder.publish(sketch)
@@ -52,8 +52,8 @@ def killing(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, after: bo
 
 
 POINTS = [
-    (ContinualCountSketch, "publish_day", False),
-    (ContinualCountSketch, "_end_day", True),
+    (dps.ContinualSketch, "publish_day", False),
+    (dps.ContinualSketch, "_end_day", True),
     (files, "write", False),
     (files, "write", True),
     (dps.Ledger, "record_day", False),

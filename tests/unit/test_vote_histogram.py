@@ -23,7 +23,7 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
 
 def votes(buckets: int = 64, unit: dps.Unit = RECORD, **given: Any) -> Any:
-    return dps.Histogram(unit=unit, max_counters=buckets, **given)
+    return dps.VoteHistogram(unit=unit, max_counters=buckets, **given)
 
 
 def filled(keys: Any, **given: Any) -> Any:

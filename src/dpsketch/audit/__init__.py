@@ -1,21 +1,21 @@
 """Audits: empirical lower bounds on ε, what an attacker really achieves against a mechanism.
 
-:mod:`~dpsketch.audit.core` turns runs on two neighbouring datasets into a bound, :mod:`~dpsketch.audit.distinguishers`
-are the attackers, :mod:`~dpsketch.audit.table` lists every mechanism of the library with the neighbours that are worst
-for it, and :func:`audit_mechanisms` runs them. Where the law of what is drawn is known, :mod:`~dpsketch.audit.grid` and
-:mod:`~dpsketch.audit.flips` go through both units, both relations and several pairs of neighbours. Claims are read from
-the sentence that a release prints.
+:mod:`~dpsketch.audit.bounds` turns runs on two neighbouring datasets into a bound. :mod:`~dpsketch.audit.grid` attacks
+every kind that adds noise, by the tables of two neighbours and the noise that was drawn; the laws of names, rounds,
+flipped bits, quantiles, moments and local reports have an attack each, and :mod:`~dpsketch.audit.sampled` attacks
+without a law. :mod:`~dpsketch.audit.table` lists and runs them all. Claims are read from the sentence that a release
+prints.
 """
 
-from dpsketch.audit.core import (
+from dpsketch.audit.bounds import (
     Audit,
     epsilon_lower_bound,
     likelihood_ratio,
     lower_bound_from_outputs,
     lower_bound_from_scores,
 )
-from dpsketch.audit.mechanism import Claim, Finding, Mechanism
-from dpsketch.audit.report import Report, audit_mechanisms, known_mechanisms
+from dpsketch.audit.findings import Claim, Finding, Mechanism
+from dpsketch.audit.table import Report, audit_mechanisms, known_mechanisms
 
 __all__ = [
     "Audit",

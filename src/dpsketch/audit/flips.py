@@ -4,75 +4,50 @@ How often each bit is shown is counted over many releases of many keys: one half
 other how far. Of a sparse histogram that gives how many columns a unit of weight takes, of a bitmap how far a bit that
 is set differs from one that is not; the loss follows from these rates, by the law of the mechanism, with the end of
 their intervals that is kindest to it.
-
-Of the keys that survive a threshold the noise is measured on frequent ones, for which the loss is that of their counts;
-one that a unit alone has may survive with probability δ: more often refutes the claim at any ε.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
-from dpsketch.audit.core import clopper_pearson
-from dpsketch.audit.laws import noise_factors, power_of
-from dpsketch.audit.mechanism import Claim, Finding, printed_promise
-from dpsketch.audit.rows import Row
-from dpsketch.privacy import Neighbours, Unit
+from dpsketch.audit.findings import BOTH, Finding, Row, printed_promise
+from dpsketch.privacy import Unit
 from dpsketch.sketches.distinct import DistinctSketch
 from dpsketch.sketches.sparse import SparseHistogram
 
-__all__ = ["FLIPS", "Flipped"]
+__all__ = ["FLIPS", "Flipped", "bits_of"]
 
-Level = Literal["record", "user"]
-Form = Literal["sparse", "survivors", "bitmap"]
 # One record: its key (None for a null), and whose it is.
 Stream = list[tuple[int | None, str]]
 
 _KEYS, _ALPHA, _FLIP = 2, 2, 0.25
-_EPSILON: dict[Form, float] = {"sparse": 2.0, "survivors": 2.0, "bitmap": 1.5}
+_EPSILON = {"sparse": 2.0, "bitmap": 1.5}
 # So many keys show what one does; so many units hold so many keys each, far more than bounds let pass.
 _SHOWN, _UNITS, _MUCH = 40, 8, 12
-_DELTA, _SHARE, _HELD = 0.05, 0.5, 200
 # A bit stands out from so many standard deviations on.
 _STANDS_OUT = 2.0
 
 
+def bits_of(words: Any) -> npt.NDArray[np.uint8]:
+    """Return the bits of words."""
+    return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little")
+
+
 @dataclass(frozen=True, slots=True)
 class Flipped(Row):
-    """One kind of flipped bits at one unit and relation.
-
-    Attributes
-    ----------
-    kind : {"sparse", "survivors", "bitmap"}
-        The bits of a sparse histogram, the keys that pass its threshold, or the bits of a distinct count.
-    """
-
-    kind: Form
-
-    @property
-    def subject(self) -> str:
-        """What is released."""
-        return self.kind
+    """The bits of a sparse histogram, or of a distinct count."""
 
     def _audit(self, trials: int, confidence: float) -> list[Finding]:
-        """Release up to ``trials`` times for each stream, and bound ε from below."""
-        claim = Claim(*printed_promise(self._released(self._sketch([]), 1.0).guarantee))
-        finding = partial(Finding, claim=claim, trials=trials, shipped=True, distinguisher="rates")
-        if self.kind == "survivors":
-            return self._survivors(trials, confidence, finding)
+        claim = printed_promise(self._released(self._sketch([]), 1.0).guarantee)
         return [
-            finding(
-                name=f"{self.name}-{pair}", neighbours=f"{words}, {self.ending}", audited_epsilon=found, method="law"
-            )
-            for pair, (words, found) in self._bits_of_pairs(trials, confidence).items()
+            self.finding((pair, words), claim, found, "rates", trials, "law")
+            for pair, (words, found) in self._bits(trials, confidence).items()
         ]
 
     @property
@@ -80,39 +55,28 @@ class Flipped(Row):
         return self.unit_of(_KEYS)
 
     @property
-    def _epsilon(self) -> float:
-        return _EPSILON[self.kind] * (self._unit.max_keys if self.kind == "survivors" else 1)
-
-    @property
     def _entries(self) -> int:
         """How many keys of a unit change: its own, and as many others where it is replaced."""
-        return self._unit.max_keys * (2 if self.relation == "replace" else 1)
+        return self._unit.max_keys * (2 if self.replaced else 1)
 
     def _sketch(self, stream: Stream) -> Any:
-        sketch: Any
-        match self.kind:
-            case "sparse":
-                sketch = SparseHistogram(unit=self._unit, domain=1 << 20, max_value=3, expected_keys=_SHOWN)
-            case "survivors":
-                sketch = SparseHistogram(unit=self._unit, domain=1 << 20, expected_keys=4, threshold_share=_SHARE)
-            case "bitmap":
-                sketch = DistinctSketch(unit=self._unit, buckets=128)
+        if self.subject == "bitmap":
+            sketch: Any = DistinctSketch(unit=self._unit, buckets=128)
+        else:
+            sketch = SparseHistogram(unit=self._unit, domain=1 << 20, max_value=3, expected_keys=_SHOWN)
         if stream:
             users = [user for _, user in stream] if self.level == "user" else None
             sketch.update([key for key, _ in stream], users=users)
         return sketch
 
     def _released(self, sketch: Any, noise: float) -> Any:
-        if self.kind == "bitmap":
-            return sketch.release_mergeable(epsilon=self._epsilon / noise)
-        return sketch.release(epsilon=self._epsilon / noise, delta=_DELTA if self.kind == "survivors" else 0.0)
+        epsilon = _EPSILON[self.subject] / noise
+        mergeable = self.subject == "bitmap"
+        return sketch.release_mergeable(epsilon=epsilon) if mergeable else sketch.release(epsilon=epsilon, delta=0.0)
 
     def _shown_keys(self) -> list[int]:
         """Return keys no two of which share a bit of a bitmap, by releases to which nothing is added."""
-        if self.kind != "bitmap":
-            return list(range(_SHOWN))
-        keys: list[int] = []
-        key = 0
+        keys, key = list(range(0 if self.subject == "bitmap" else _SHOWN)), 0
         while len(keys) < _SHOWN:
             sketch = self._sketch([(each, f"user {each}") for each in (*keys, key)])
             if sketch.release(epsilon=1e6, delta=0).ones > len(keys):
@@ -125,11 +89,10 @@ class Flipped(Row):
         total: Any = 0
         for _ in range(trials):
             made = self._released(sketch, self.noise)
-            words = made.bitmap if self.kind == "bitmap" else made.table
-            total = total + np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little").astype(int)
+            total = total + bits_of(made.bitmap if self.subject == "bitmap" else made.table).astype(int)
         return np.asarray(total / trials)
 
-    def _bits_of_pairs(self, trials: int, confidence: float) -> dict[str, tuple[str, float]]:
+    def _bits(self, trials: int, confidence: float) -> dict[str, tuple[str, float]]:
         """Return for each pair what it is, and what it loses."""
         half = max(40, trials // 3)
         quiet = float(self._rates(self._sketch([]), half).mean())
@@ -139,20 +102,19 @@ class Flipped(Row):
             sketch = self._sketch(stream)
             chosen = self._rates(sketch, half) > quiet + _STANDS_OUT * math.sqrt(quiet * (1 - quiet) / half)
             found = self._rates(sketch, half)[chosen] - quiet
-            room = _quantile(confidence) * math.sqrt(0.25 * max(1, len(found)) / half)
+            room = float(ndtri(confidence)) * math.sqrt(0.25 * max(1, len(found)) / half)
             return float(found.sum()) - room, float(found.sum()) + room
 
         def loss(each: float) -> float:
             """Return what a unit loses whose keys are each shown so much more often."""
             if each <= 0:
                 return 0.0
-            if self.kind == "sparse":
+            if self.subject == "sparse":
                 columns = each / (1 - 2 * _FLIP)
                 whole = math.floor(columns)
-                lost = whole * math.log1p(_ALPHA) + math.log1p(_ALPHA * (columns - whole))
-                return self._entries * lost
+                return self._entries * (whole * math.log1p(_ALPHA) + math.log1p(_ALPHA * (columns - whole)))
             lost = math.log((quiet + each) / quiet)
-            if self.relation == "replace":
+            if self.replaced:
                 lost += max(0.0, math.log((1 - quiet) / (1 - quiet - each)))
             return self._unit.max_keys * lost
 
@@ -172,64 +134,5 @@ class Flipped(Row):
             "clipped": ("a unit that holds far more than the bounds let pass", counted * loss(low / _SHOWN)),
         }
 
-    def _survivors(self, trials: int, confidence: float, finding: Any) -> list[Finding]:
-        frequent = range(100, 106)
-        crowd: Stream = [(key, f"user {key} {i}") for key in frequent for i in range(_HELD)]
-        sketch, noise = self._sketch(crowd), []
-        for _ in range(max(40, trials // 4)):
-            kept = self._released(sketch, self.noise).kept
-            values = dict(zip(kept.positions.tolist(), kept.values.tolist(), strict=True))
-            noise.append([values[key] - float(_HELD) for key in frequent])
-        law = self._released(sketch, 1.0).law.survival.noise
-        factor = noise_factors(law, np.array(noise), confidence)[1]
-        step = self._entries * law.epsilon / law.sensitivity
 
-        def loss(share: float) -> float:
-            # Beside its count a key moves the bits, which have the rest of the budget.
-            return float(step / max(1e-9, factor * share) + (1 - _SHARE) * self._epsilon)
-
-        claim: Claim = finding.keywords["claim"]
-        frequent_pair = finding(
-            name=f"{self.name}-worst",
-            neighbours=f"a unit with frequent keys, {self.ending}",
-            audited_epsilon=loss(1.0),
-            method="law",
-            caught=power_of(loss, claim.epsilon),
-        )
-        streams: dict[str, tuple[str, Stream]] = {
-            "alone": ("a unit that is alone on its keys", [(key, "ann") for key in range(self._unit.max_keys)]),
-            "null": ("a unit that holds a null", [(None, "ann")]),
-        }
-        if self.level == "user":
-            streams["clipped"] = (
-                "a unit that holds far more than the bounds let pass",
-                [(k, "ann") for k in range(40)],
-            )
-        found = [frequent_pair]
-        for pair, (words, stream) in streams.items():
-            alone = self._sketch(stream)
-            shown = sum(len(self._released(alone, self.noise).kept.positions) > 0 for _ in range(trials))
-            low, _ = clopper_pearson(np.array([shown]), trials, 1 - confidence)
-            # Without the unit its keys are never shown, whatever ε is: all that is above δ is too much.
-            seen = math.inf if float(low[0]) > claim.delta else 0.0
-            found.append(
-                finding(name=f"{self.name}-{pair}", neighbours=f"{words}, {self.ending}", audited_epsilon=seen)
-            )
-        return found
-
-
-def _quantile(confidence: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(confidence))
-
-
-def _flips() -> Iterator[Flipped]:
-    kinds: tuple[Form, ...] = ("sparse", "survivors", "bitmap")
-    levels: tuple[Level, ...] = ("record", "user")
-    relations: tuple[Neighbours, ...] = ("add_remove", "replace")
-    for kind, level, relation in product(kinds, levels, relations):
-        yield Flipped(kind, level=level, relation=relation)
-
-
-FLIPS: dict[str, Flipped] = {row.name: row for row in _flips()}
+FLIPS: dict[str, Flipped] = {row.name: row for kind in _EPSILON for row in (Flipped(kind, *unit) for unit in BOTH)}

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from dpsketch import local
-from dpsketch.audit.core import Distinguisher, Outputs, Scores
-from dpsketch.audit.distinguishers import frequent_outcomes, known, linear_discriminant
-from dpsketch.audit.mechanism import Claim, Finding, Mechanism, printed_promise
-from dpsketch.audit.rows import Row
+from dpsketch.audit.bounds import Distinguisher, Outputs, Scores, frequent_outcomes, known, linear_discriminant
+from dpsketch.audit.findings import Finding, Mechanism, Row, printed_promise
 from dpsketch.local.hashed import HashedProtocol
 from dpsketch.privacy import Guarantee
 
@@ -35,11 +33,9 @@ PROTOCOLS: dict[str, tuple[Callable[[float], local.LocalProtocol], Any, Any]] = 
     "pad-and-sample": (lambda e: local.PadAndSample(epsilon=e, length=1, width=4, seeds=2), [0], [3]),
     "set-sizes": (lambda e: local.SetSizes(epsilon=e, largest=2), [0], [0, 1]),
     "prefix-heavy-hitters": (
-        lambda e: local.PrefixHeavyHitters(epsilon=e, max_items=1, length=1, width=4, seeds=2),
-        ["a"],
-        ["z"],
+        lambda e: local.PrefixHeavyHitters(epsilon=e, max_items=1, length=1, width=4, seeds=2), ["a"], ["z"],
     ),
-}
+}  # fmt: skip
 
 
 # A person who runs SVIM reports once, in one of its phases; each with its protocol and two things to hold.
@@ -64,7 +60,9 @@ def svim(phase: str, noise: float = 1.0) -> Mechanism:
     return _reported(f"svim-{phase}", local.SVIM(_EPSILON, top=2).guarantee, drawn, one, other)
 
 
-def _reported(name: str, promise: Guarantee, drawn: local.LocalProtocol, one: Any, other: Any) -> Mechanism:
+def _reported(
+    name: str, promise: Guarantee, drawn: local.LocalProtocol, one: Any, other: Any, pair: str = "worst"
+) -> Mechanism:
     def runs(held: Any) -> Callable[[int], Outputs]:
         # Reports are drawn many at a time.
         return lambda trials: _reports(drawn, held, trials * _REPORTS)
@@ -72,8 +70,7 @@ def _reported(name: str, promise: Guarantee, drawn: local.LocalProtocol, one: An
     learners: dict[str, Distinguisher] = {"frequent outcomes": frequent_outcomes, "learned": linear_discriminant}
     if isinstance(drawn, HashedProtocol) and drawn.seeds > _FEW_SEEDS:
         learners["support"] = known(_support(drawn, one, other))
-    words = "a person who holds something else"
-    return Mechanism(name, words, Claim(*printed_promise(promise)), runs(one), runs(other), learners)
+    return Mechanism(name, _WORDS[pair], printed_promise(promise), runs(one), runs(other), learners)
 
 
 def _reports(drawn: local.LocalProtocol, held: Any, people: int) -> Outputs:
@@ -123,6 +120,7 @@ _HELD: dict[str, dict[str, tuple[Any, Any]]] = {
     "prefix-heavy-hitters": {"null": ([], ["z"]), "colliding": (["a"], ["a", "a"]), "clipped": (list("abcdefgh"), [])},
 }
 _WORDS = {
+    "worst": "a person who holds something else",
     "null": "a person who holds nothing, or something",
     "colliding": "a person who holds what is the same to the protocol, or nearly",
     "clipped": "a person who holds far more than counts",
@@ -133,31 +131,19 @@ _WORDS = {
 class Reported(Row):
     """What the reports of a local protocol tell of people who hold nothing, the same, or far too much.
 
-    Attributes
-    ----------
-    protocol : str
-        Its name.
+    The unit of a report is a person, whose things are replaced.
     """
-
-    protocol: str
-
-    @property
-    def subject(self) -> str:
-        """What is released: the unit of a report is a person, whose things are replaced."""
-        return f"local-{self.protocol}"
 
     def _audit(self, trials: int, confidence: float) -> list[Finding]:
         """Draw reports, eight for each of ``trials``, and bound ε from below on each pair."""
-        make, one, other = PROTOCOLS[self.protocol]
+        make, one, other = PROTOCOLS[self.subject.removeprefix("local-")]
         promise, drawn = make(_EPSILON).guarantee, make(_EPSILON / self.noise)
-        pairs = {"worst": ("a person who holds something else", (one, other))}
-        pairs |= {pair: (_WORDS[pair], held) for pair, held in _HELD[self.protocol].items()}
-        findings = []
-        for pair, (words, (ours, theirs)) in pairs.items():
-            found = _reported(f"{self.name}-{pair}", promise, drawn, ours, theirs).audit(trials, confidence)
-            findings.append(replace(found, neighbours=words))
-        return findings
+        pairs = {"worst": (one, other), **_HELD[self.subject.removeprefix("local-")]}
+        return [
+            _reported(f"{self.name}-{pair}", promise, drawn, *held, pair).audit(trials, confidence)
+            for pair, held in pairs.items()
+        ]
 
 
-_ROWS = [Reported(protocol, level="user", relation="replace") for protocol in PROTOCOLS]
+_ROWS = [Reported(f"local-{protocol}", "user", "replace") for protocol in PROTOCOLS]
 REPORTS: dict[str, Reported] = {row.name: row for row in _ROWS}

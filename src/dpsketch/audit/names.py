@@ -3,53 +3,39 @@
 Every key's outcome is "hidden", or its noisy count. The noise is measured on keys that are always shown, together with
 all others of the same release and of the one before it, and the threshold on keys near it: it is at most the least
 noisy count that was ever published. With these two the loss of a pair of neighbours is that of the keys whose counts
-differ, which are read off releases without noise; none of the library's own sensitivities or thresholds is used.
+differ, which are read off releases without noise; none of the library's own sensitivities or thresholds is used. Beside
+the keys that survive in a sparse histogram its bits have the rest of the budget, and are taken to tell all of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch.audit.laws import (
-    Outcomes,
-    above,
-    chances,
-    epsilon_of,
-    kindest,
-    noise_factors,
-    power_of,
-    reach_of,
-    thresholded,
-)
-from dpsketch.audit.mechanism import Claim, Finding, printed_promise
-from dpsketch.audit.rows import Row
-from dpsketch.privacy import Neighbours, Unit
+from dpsketch.audit import losses
+from dpsketch.audit.findings import BOTH, Finding, Row, printed_promise
 from dpsketch.sketches.histogram import Histogram
+from dpsketch.sketches.sparse import SparseHistogram
 from dpsketch.truncated import Law
 
-__all__ = ["FORMS", "NAMED", "Named", "Seen", "Stream"]
+__all__ = ["FORMS", "NAMED", "Named"]
 
-Level = Literal["record", "user"]
-Form = Literal[
-    "histogram-truncated", "histogram-laplace", "histogram-gaussian", "histogram-others",
-    "votes-loads", "votes-truncated", "votes-gaussian",
-]  # fmt: skip
 # One record: its key (None for a null), whose it is, and its weight.
 Stream = list[tuple[int | None, int, float]]
 Counts = npt.NDArray[np.int64]
 # The counts of the keys that a pair of neighbours tells apart, on both sides.
 Moved = tuple[tuple[int, int], ...]
 
-FORMS: tuple[Form, ...] = (
+# "histogram-others" has a Laplace threshold, and the total that tells of all other keys.
+FORMS = (
     "histogram-truncated", "histogram-laplace", "histogram-gaussian", "histogram-others",
-    "votes-loads", "votes-truncated", "votes-gaussian",
+    "votes-loads", "votes-truncated", "votes-gaussian", "survivors",
 )  # fmt: skip
 _EPSILON, _DELTA, _KEYS = 2.0, 1e-3, 2
 # Keys that are always shown, keys near the threshold, and keys that nobody has but the unit.
@@ -59,6 +45,8 @@ _HELD, _UNIT_USER = 200, 1_000_000
 # So many records more lift a vote over any threshold of a budget without end.
 _LIFT = 40
 _FEW = 4
+# What the threshold of a sparse histogram has of its budget.
+_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,103 +59,97 @@ class Seen:
     total: Law | None
     total_factor: float
 
-    def outcomes(self, one: int, other: int, factor: float, *, loads: bool) -> Outcomes:
+    def outcomes(self, one: int, other: int, factor: float, *, loads: bool) -> losses.Outcomes:
         """Return the outcomes of one key under two counts, for a factor of the noise that is stated."""
         if not loads:
-            return thresholded(self.law, factor, self.cutoff, (one, other))
+            return losses.thresholded(self.law, factor, self.cutoff, (one, other))
         if min(one, other) > 2 * self.cutoff:
             # Far above the threshold a record moves one of the two loads.
-            return thresholded(self.law, factor, 1, (one, other))
+            return losses.thresholded(self.law, factor, 1, (one, other))
         rates = [_difference(self.law, factor, self.cutoff - count) if count >= 1 else 0.0 for count in (one, other)]
         return np.array([1 - rates[0], rates[0]]), np.array([1 - rates[1], rates[1]])
 
 
 def _difference(law: Law, factor: float, low: int) -> float:
     """Return the probability that two draws of the law differ by ``low`` or more."""
-    values = np.arange(-reach_of(law, factor), reach_of(law, factor) + 1)
-    masses = chances(law, factor, values)
-    return float(sum(mass * above(law, factor, low - int(value)) for value, mass in zip(values, masses, strict=True)))
+    values = np.arange(-losses.reach_of(law, factor), losses.reach_of(law, factor) + 1)
+    tails = [losses.above(law, factor, low - int(value)) for value in values]
+    return float(losses.chances(law, factor, values) @ tails)
+
+
+def _pure(epsilon: float) -> losses.Outcomes:
+    """Return two outcomes that tell all that ε allows."""
+    odds = np.exp([0.0, epsilon])
+    return odds / odds.sum(), odds[::-1] / odds.sum()
 
 
 @dataclass(frozen=True)
 class Named(Row):
-    """One form of release at one unit and relation: five pairs of neighbours, on the same many releases.
-
-    Attributes
-    ----------
-    form : str
-        The mechanism; "histogram-others" has a Laplace threshold, and the total that tells of all other keys.
-    """
-
-    form: Form
-
-    @property
-    def subject(self) -> str:
-        """What is released."""
-        return self.form
+    """One form of release at one unit and relation: five pairs of neighbours, on the same many releases."""
 
     def _audit(self, trials: int, confidence: float) -> list[Finding]:
         """Release ``trials`` times, and bound ε from below on each pair."""
-        claim = Claim(*printed_promise(self._release(self._sketch(self._rest()), 1.0).guarantee))
+        claim = printed_promise(self._release(self._sketch(self._rest()), 1.0).guarantee)
         seen = self._seen(trials, confidence)
-        findings: list[Finding] = []
-        known: dict[Moved, float] = {}
-        for pair, (words, moved) in self._pairs(seen, claim.delta).items():
-            loss = lru_cache(None)(partial(self._loss, seen, moved, claim.delta))
+        findings, known = [], dict[Moved, tuple[float, float]]()
+        for pair, moved in self._pairs(seen, claim.delta).items():
             if moved not in known:
-                known[moved] = power_of(loss, claim.epsilon)
-            words = f"{words}, {self.ending}"
-            findings.append(
-                Finding(
-                    f"{self.name}-{pair}",
-                    words,
-                    claim,
-                    loss(1.0),
-                    "likelihood ratio",
-                    trials,
-                    True,
-                    "law",
-                    known[moved],
-                )
-            )
+                loss = lru_cache(None)(partial(self._loss, seen, moved, claim.delta))
+                known[moved] = loss(1.0), losses.power_of(loss, claim.epsilon)
+            found, power = known[moved]
+            findings.append(self.finding(pair, claim, found, "likelihood ratio", trials, "law", power))
         return findings
 
-    @cached_property
+    @property
     def _votes(self) -> bool:
-        return self.form.startswith("votes")
+        return self.subject.startswith("votes")
 
     @property
     def _weight(self) -> int:
-        return 2 if self.form in ("histogram-laplace", "histogram-gaussian", "histogram-others") else 1
+        return 2 if self.subject in ("histogram-laplace", "histogram-gaussian", "histogram-others") else 1
 
     @property
-    def _unit(self) -> Unit:
-        return self.unit_of(_KEYS, self._weight)
+    def _sparse(self) -> bool:
+        return self.subject == "survivors"
+
+    @property
+    def _form(self) -> dict[str, Any]:
+        form = self.subject.partition("-")[2]
+        return {"form": "laplace", "others": True} if form == "others" else {"form": form} if form else {}
 
     def _sketch(self, stream: Stream, buckets: int = 1 << 14) -> Any:
-        bounds: dict[str, Any] = {"max_counters": buckets} if self._votes else {}
-        sketch: Any = Histogram(unit=self._unit, key_type="int", **bounds)
+        unit, plain = self.unit_of(_KEYS, self._weight), self._votes or self._sparse
+        if self._sparse:
+            sketch: Any = SparseHistogram(unit=unit, domain=1 << 20, expected_keys=4, threshold_share=_SHARE)
+        else:
+            bounds: dict[str, Any] = {"max_counters": buckets} if self._votes else {}
+            sketch = Histogram(unit=unit, key_type="int", **bounds)
         given: dict[str, Any] = {"users": [user for _, user, _ in stream]} if self.level == "user" else {}
-        if not self._votes:
+        if not plain:
             given["weights"] = [weight for _, _, weight in stream]
         sketch.update([key for key, _, _ in stream], **given)
         return sketch
 
+    def _counts(self, made: Any) -> dict[int, int]:
+        """Return the noisy counts that were published, by key."""
+        keys, values = (made.kept.positions, made.kept.values) if self._sparse else (made.keys, made.values)
+        return dict(zip(map(int, keys), map(int, values), strict=True))
+
+    def _threshold(self, made: Any) -> Any:
+        return made.mechanism if self._votes else made.law.survival if self._sparse else made.law
+
     def _release(self, sketch: Any, noise: float) -> Any:
-        law = self.form.partition("-")[2]
-        asked = {"form": "laplace", "others": True} if law == "others" else {"form": law}
-        return sketch.release(epsilon=_EPSILON / noise, delta=self._delta, **asked)
+        return sketch.release(epsilon=_EPSILON / noise, delta=self._delta, **self._form)
 
     @cached_property
     def _delta(self) -> float:
         """A δ that the threshold uses up, so that one that is lower by one is seen."""
-        law = self.form.partition("-")[2]
-        if law == "gaussian":
+        if self._form == {"form": "gaussian"}:
             return _DELTA  # its noise follows δ, and its threshold uses up all
-        asked = {"form": "laplace", "others": True} if law == "others" else {"form": law}
-        made = self._sketch([]).release(epsilon=_EPSILON, delta=_DELTA, **asked)
-        spent = made.mechanism.joint_delta if self._votes else made.law.delta
-        return float(f"{spent * 1.01:.3g}")
+        made = self._sketch([]).release(epsilon=_EPSILON, delta=_DELTA, **self._form)
+        threshold = self._threshold(made)
+        spent = threshold.joint_delta if self._votes else threshold.delta
+        return float(f"{(spent(made.law.table.move) if self._sparse else spent) * 1.01:.3g}")
 
     def _rest(self, edge: int = 0) -> Stream:
         """Return everybody else: a user each, with one record of weight 1."""
@@ -176,124 +158,106 @@ class Named(Row):
 
     def _exact(self, stream: Stream) -> Counts:
         """Return the counts of all keys, published with so large a budget that nothing is added."""
-        counts = np.zeros(_DOMAIN, np.int64)
-        if not self._votes:
+        if not self._votes and not self._sparse:
             made = self._sketch(stream).release(rho=1e9, keys=list(range(_DOMAIN)))
             return np.asarray(made.values, np.int64)
         lifted: Stream = [(key, 2_000_000 + _LIFT * key + i, 1.0) for key in range(_DOMAIN) for i in range(_LIFT)]
-        made = self._sketch(lifted + stream).release(epsilon=1e5, delta=0.5, form="gaussian")
-        counts[np.asarray(made.keys)] = made.values
-        return counts - _LIFT
+        return np.array(self._led(self._sketch(lifted + stream), range(_DOMAIN)))
 
     def _seen(self, trials: int, confidence: float) -> Seen:
         """Measure noise and threshold on releases of everybody else."""
         first = self._release(self._sketch(self._rest()), self.noise)
-        threshold = first.mechanism if self._votes else first.law
-        law: Law = threshold.noise
-        loads, exact = self.form == "votes-loads", self._rest(edge=threshold.cutoff + 1)
-        sketch, lowest, noise, totals = self._sketch(exact), [], [], []
+        threshold = self._threshold(first)
+        loads, others = self.subject == "votes-loads", self.subject == "histogram-others"
+        exact, lowest, noise, totals = self._rest(edge=threshold.cutoff + 1), [], [], []
+        sketch = self._sketch(exact)
         for _ in range(trials):
             made = self._release(sketch, self.noise)
-            counts = dict(zip(made.keys, made.values, strict=True))
+            counts = self._counts(made)
             pairs = dict(zip(made.keys, made.pairs, strict=True)) if loads else {}
-            lowest.append(min(int(count) - int(pairs.get(key, 0)) for key, count in counts.items()))
+            lowest.append(min(count - int(pairs.get(key, 0)) for key, count in counts.items()))
             noise.append([float(counts[key] - _HELD) for key in _HIGH] + [float(pairs[key]) for key in _HIGH if loads])
-            totals.append([float(made.rest - len(exact))] if self.form == "histogram-others" else [])
-        total = threshold.total if self.form == "histogram-others" else None
-        return Seen(
-            law,
-            noise_factors(law, np.array(noise), confidence),
-            min(lowest),
-            total,
-            1.0 if total is None else noise_factors(total, np.array(totals), confidence)[1],
-        )
+            totals.append([float(made.rest - len(exact))] if others else [])
+        law: Law = threshold.noise
+        total: Law | None = threshold.total if others else None
+        total_factor = 1.0 if total is None else losses.noise_factors(total, np.array(totals), confidence)[1]
+        return Seen(law, losses.noise_factors(law, np.array(noise), confidence), min(lowest), total, total_factor)
 
     def _loss(self, seen: Seen, moved: Moved, delta: float, share: float) -> float:
         """Return ε of keys whose counts are so many, or so many, with a share of the noise that was seen."""
-        loads, parts = self.form == "votes-loads", []
+        loads, parts = self.subject == "votes-loads", [_pure((1 - _SHARE) * _EPSILON)] if self._sparse else []
         if seen.total is not None:
             far = 10_000
             totals = far + sum(one for one, _ in moved), far + sum(other for _, other in moved)
-            parts.append(thresholded(seen.total, seen.total_factor * share, 1, totals))
+            parts.append(losses.thresholded(seen.total, seen.total_factor * share, 1, totals))
 
         def loss(factor: float) -> float:
             keys = [seen.outcomes(one, other, factor, loads=loads) for one, other in moved]
-            return epsilon_of([*parts, *keys], delta)
+            return losses.epsilon_of([*parts, *keys], delta)
 
-        return kindest(loss, seen.factors, share) if moved else 0.0
+        return losses.kindest(loss, seen.factors, share) if moved else 0.0
 
-    def _pairs(self, seen: Seen, delta: float) -> dict[str, tuple[str, Moved]]:
-        """Return, for each pair, what it is and the counts that differ, on both sides."""
-        size, weight = (_KEYS if self.level == "user" else 1), float(self._weight)
-        rest = self._rest()
+    def _pairs(self, seen: Seen, delta: float) -> dict[tuple[str, str], Moved]:
+        """Return, for each pair and what it is, the counts that differ, on both sides."""
+        size, weight, rest = (_KEYS if self.level == "user" else 1), float(self._weight), self._rest()
 
         def holding(keys: list[int], weight: float = weight) -> Stream:
             return [(key, _UNIT_USER, weight) for key in keys]
-
-        null: Stream = [(None, _UNIT_USER, 1.0)]
-        nothing: Stream = null if self.relation == "replace" else []
-        shared, novel = list(_HIGH), list(_NOVEL)
-        mixed = [key for two in zip(shared, novel, strict=False) for key in two]
-        ones = [holding(keys[:size]) for keys in (shared, novel, mixed)]
-        others = [holding(keys[8 : 8 + size]) for keys in (shared, novel)] if self.relation == "replace" else []
 
         def moved(one: Stream, other: Stream) -> Moved:
             sides = self._exact(one), self._exact(other)
             return tuple((int(sides[0][key]), int(sides[1][key])) for key in np.flatnonzero(sides[0] != sides[1]))
 
-        def value(moved: Moved) -> float:
+        def loss(moved: Moved) -> float:
             return self._loss(seen, moved, delta, 1.0)
 
-        def loss(pair: tuple[Stream, Stream]) -> float:
-            return value(moved(rest + pair[0], rest + pair[1]))
-
-        one, other = max(product(ones, [nothing, *others]), key=loss)
-        much = holding(novel, 50 * weight) if self.level == "user" else holding(novel[:1], 50 * weight)
+        null: Stream = [(None, _UNIT_USER, 1.0)]
+        nothing: Stream = null if self.replaced else []
+        shared, novel = list(_HIGH), list(_NOVEL)
+        mixed = [key for two in zip(shared, novel, strict=False) for key in two]
+        ones = [holding(keys[:size]) for keys in (shared, novel, mixed)]
+        others = [holding(keys[8 : 8 + size]) for keys in (shared, novel)] if self.replaced else []
+        one, other = max(
+            product(ones, [nothing, *others]), key=lambda pair: loss(moved(rest + pair[0], rest + pair[1]))
+        )
+        much = holding(novel if self.level == "user" else novel[:1], 50 * weight if self._weight > 1 else 1.0)
         if self._votes:
-            much = [(key, user, 1.0) for key, user, _ in much]
-        found: dict[str, tuple[str, Callable[[], Moved]]] = {
-            "worst": ("the unit that moves most", lambda: moved(rest + one, rest + other)),
-            "first": ("the unit that moves most, first in the stream", lambda: moved(one + rest, other + rest)),
-            "null": (
-                "a unit that holds a null",
-                lambda: moved(rest + (one if self.relation == "replace" else []), rest + null),
-            ),
-            "colliding": (
-                "a unit whose keys are those of another, or meet them in a bucket",
-                lambda: self._collided(moved, value, rest, novel[:size]),
-            ),
-            "clipped": (
-                "a unit that holds far more than the bounds let pass",
-                lambda: moved(rest + much, rest + nothing),
-            ),
+            collided = self._collided(loss, size)
+        else:
+            beside: Stream = [*rest, *((key, 900_000 + key, 1.0) for key in novel[:size])]
+            collided = moved(beside + holding(novel[:size]), beside + nothing)
+        return {
+            ("worst", "the unit that moves most"): moved(rest + one, rest + other),
+            ("first", "the unit that moves most, first in the stream"): moved(one + rest, other + rest),
+            ("null", "a unit that holds a null"): moved(rest + (one if self.replaced else []), rest + null),
+            ("colliding", "a unit whose keys are those of another, or meet them in a bucket"): collided,
+            ("clipped", "a unit that holds far more than the bounds let pass"): moved(rest + much, rest + nothing),
         }
-        return {pair: (words, make()) for pair, (words, make) in found.items()}
 
-    def _collided(
-        self, moved: Callable[[Stream, Stream], Moved], loss: Callable[[Moved], float], rest: Stream, keys: list[int]
-    ) -> Moved:
-        """Return what moves where the unit's keys are those of somebody else, or meet them in a bucket."""
-        replaced, weight = self.relation == "replace", float(self._weight)
-        if not self._votes:
-            beside: Stream = [(key, 900_000 + key, 1.0) for key in keys]
-            nothing: Stream = [(None, _UNIT_USER, 1.0)] if replaced else []
-            return moved([*rest, *beside, *((key, _UNIT_USER, weight) for key in keys)], rest + beside + nothing)
-        # A unit adds to the votes of keys that lead, or takes some off by others in their buckets: by one, or by two
-        # where it does the one in place of the other.
-        leading, opposed = self._buckets(len(keys))
-        ours: Stream = [(key, _UNIT_USER, 1.0) for key in leading if replaced]
+    def _collided(self, loss: Callable[[Moved], float], count: int) -> Moved:
+        """Return what moves where the unit's keys meet those of somebody else in a bucket.
+
+        A unit adds to the votes of keys that lead, or takes some off by others in their buckets: by one, or by two
+        where it does the one in place of the other.
+        """
+        leading, opposed = self._buckets(count)
+        ours: Stream = [(key, _UNIT_USER, 1.0) for key in leading if self.replaced]
         theirs: Stream = [(key, _UNIT_USER, 1.0) for key in opposed]
         sides = [self._leads(leading, ours), self._leads(leading, theirs)]
-        lifts = [_HELD, 0] if replaced else [_HELD, 1]
+        lifts = [_HELD, 0 if self.replaced else 1]
         found = [tuple((one + lift, other + lift) for one, other in zip(*sides, strict=True)) for lift in lifts]
         return max(found, key=loss)
 
+    def _led(self, sketch: Any, keys: Iterable[int]) -> list[int]:
+        """Return by how many votes keys lead beyond those that lift them."""
+        asked: dict[str, Any] = {"epsilon": 200} if self._sparse else {"epsilon": 1e5, "form": "gaussian"}
+        votes = self._counts(sketch.release(**asked, delta=0.5))
+        return [votes.get(key, 0) - _LIFT for key in keys]  # a key that shares its bucket may be hidden
+
     def _leads(self, leading: list[int], held: Stream) -> list[int]:
-        """Return by how many votes keys lead in few buckets beyond those that lift them."""
+        """Return by how many votes keys that are lifted lead in few buckets."""
         lifted: Stream = [(key, 1000 * i + j, 1.0) for i, key in enumerate(leading) for j in range(_LIFT)]
-        made = self._sketch(lifted + held, buckets=_FEW).release(epsilon=1e5, delta=0.5, form="gaussian")
-        votes = dict(zip(made.keys, made.values, strict=True))
-        return [int(votes[key]) - _LIFT for key in leading]
+        return self._led(self._sketch(lifted + held, buckets=_FEW), leading)
 
     def _buckets(self, count: int) -> tuple[list[int], list[int]]:
         """Return keys in different ones of few buckets, and for each another key that takes votes off it."""
@@ -307,11 +271,4 @@ class Named(Row):
         return leading, opposed
 
 
-def _named() -> Iterator[Named]:
-    levels: tuple[Level, ...] = ("record", "user")
-    relations: tuple[Neighbours, ...] = ("add_remove", "replace")
-    for form, level, relation in product(FORMS, levels, relations):
-        yield Named(form, level=level, relation=relation)
-
-
-NAMED: dict[str, Named] = {row.name: row for row in _named()}
+NAMED: dict[str, Named] = {row.name: row for form in FORMS for row in (Named(form, *unit) for unit in BOTH)}

@@ -3,7 +3,7 @@
 Noisy weights are not published, only which keys were found. How often keys of several weights are found says which
 factors of the stated noise are possible with the stated thresholds, and whether any is. The counts' own noise is
 measured on keys that are always found. Names alone tell less than the noisy weights that the proof grants an attacker:
-so the promise is *restated* for the noise that was seen, by the joint δ of :mod:`dpsketch.laws.rounds`.
+so the promise is *restated* for the noise that was seen, by the joint δ of :mod:`dpsketch.sketches.histogram.rounds`.
 
 A unit that is alone on its keys, first in the stream or with far more keys than count, must be shown with probability δ
 at most, and one that holds a null never; a unit on keys of others may change how often they are found by e^ε, and δ.
@@ -13,26 +13,23 @@ All of these are counted.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
+from itertools import product
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr
 
-from dpsketch.audit.core import clopper_pearson
-from dpsketch.audit.laws import kindest, noise_factors, power_of
-from dpsketch.audit.mechanism import Claim, Finding, printed_promise
-from dpsketch.audit.rows import Row
+from dpsketch.audit.bounds import clopper_pearson
+from dpsketch.audit.findings import BOTH, Finding, Row, printed_promise
+from dpsketch.audit.losses import bisected, kindest, noise_factors, power_of
 from dpsketch.laws.rounds import WEIGHT_ONE, WeightedRounds, rounds_delta
 from dpsketch.noise import RoundedGaussian
-from dpsketch.privacy import Neighbours, Unit, per_user
 from dpsketch.sketches.histogram import Histogram
 
 __all__ = ["ROUNDS", "Rounds"]
-
-Form = Literal["weighted", "rounds"]
 
 _EPSILON, _DELTA, _KEYS = 2.0, 0.02, 2
 _HIGH, _COPIES, _HELD = range(12), 8, 200
@@ -45,24 +42,11 @@ _MOST_EPSILON = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Rounds(Row):
-    """One form at one relation; the unit is a user.
-
-    Attributes
-    ----------
-    form : {"weighted", "rounds"}
-        One round, or two.
-    """
-
-    form: Form
-
-    @property
-    def subject(self) -> str:
-        """What is released."""
-        return f"histogram-{self.form}"
+    """One round, or two, at one relation; the unit is a user."""
 
     def _audit(self, trials: int, confidence: float) -> list[Finding]:
         """Release ``trials`` times, and restate the promise; and count how often a unit that is alone shows."""
-        claim = Claim(*printed_promise(self._sketch([], []).release(**self._asked(1.0)).guarantee))
+        claim = printed_promise(self._sketch([], []).release(**self._asked(1.0)).guarantee)
         stated, found, noise, levels = self._seen(trials)
         factors = _possible(stated, levels, found, _COPIES * trials, confidence)
         assert stated.counts is not None
@@ -74,36 +58,20 @@ class Rounds(Row):
             counts = counts_factor * share
             return kindest(lambda factor: _restated(stated, factor, counts, claim.delta), factors, share)
 
-        finding = partial(Finding, claim=claim, trials=trials, shipped=True)
-        whole = finding(
-            name=f"{self.name}-worst",
-            neighbours=f"any unit, {self.ending}",
-            audited_epsilon=restated(1.0),
-            distinguisher="rates of names, noise of counts",
-            method="restated",
-            caught=power_of(restated, claim.epsilon),
-        )
-        counted = self._counted(trials, confidence, claim.delta, levels[1])
+        by, power = "rates of names, noise of counts", power_of(restated, claim.epsilon)
         return [
-            whole,
+            self.finding(("worst", "any unit"), claim, restated(1.0), by, trials, "restated", power),
             *(
-                finding(
-                    name=f"{self.name}-{pair}", neighbours=f"{words}, {self.ending}", audited_epsilon=lost,
-                    distinguisher="rates", method="sampled",
-                )
-                for pair, (words, lost) in counted.items()
+                self.finding(pair, claim, lost, "rates", trials, "sampled")
+                for pair, lost in self._counted(trials, confidence, claim.delta, levels[1]).items()
             ),
-        ]  # fmt: skip
-
-    @property
-    def _unit(self) -> Unit:
-        return per_user(_KEYS, neighbours=self.relation)
+        ]
 
     def _asked(self, noise: float) -> dict[str, Any]:
-        return {"epsilon": _EPSILON / noise, "delta": _DELTA, "form": self.form}
+        return {"epsilon": _EPSILON / noise, "delta": _DELTA, "form": self.subject.removeprefix("histogram-")}
 
     def _sketch(self, keys: Sequence[int | None], users: list[int]) -> Histogram:
-        sketch = Histogram(unit=self._unit, key_type="int")
+        sketch = Histogram(unit=self.unit_of(_KEYS), key_type="int")
         sketch.update(keys, users=users)
         return sketch
 
@@ -128,8 +96,8 @@ class Rounds(Row):
             noise.append([float(counts[key] - _HELD) for key in _HIGH])
         return stated, found, np.array(noise), levels
 
-    def _counted(self, trials: int, confidence: float, delta: float, level: int) -> dict[str, tuple[str, float]]:
-        """Return the pairs that are counted: what each is, and what it loses."""
+    def _counted(self, trials: int, confidence: float, delta: float, level: int) -> dict[tuple[str, str], float]:
+        """Return what the pairs that are counted lose."""
         crowd = [key for key in _HIGH for _ in range(_HELD)]
         ours, many = range(1000, 1000 + _KEYS), range(1000, 1040)
         runs = max(100, trials // 4)
@@ -155,11 +123,11 @@ class Rounds(Row):
             math.log(max(one[0] - delta, 1e-300) / other[1]) for one, other in ((beside, without), (without, beside))
         )
         return {
-            "alone": ("a unit that is alone on its keys", too_often(shown(ours, []), delta)),
-            "first": ("a unit that is alone on its keys, first", too_often(shown(ours, crowd, first=True), delta)),
-            "null": ("a unit that holds a null", too_often(shown([None], []), 0.0)),
-            "colliding": ("a unit on keys of others, near their threshold", max(0.0, lost)),
-            "clipped": ("a unit that holds far more than the bounds let pass", too_often(shown(many, []), delta)),
+            ("alone", "a unit that is alone on its keys"): too_often(shown(ours, []), delta),
+            ("first", "a unit that is alone on its keys, first"): too_often(shown(ours, crowd, first=True), delta),
+            ("null", "a unit that holds a null"): too_often(shown([None], []), 0.0),
+            ("colliding", "a unit on keys of others, near their threshold"): max(0.0, lost),
+            ("clipped", "a unit that holds far more than the bounds let pass"): too_often(shown(many, []), delta),
         }
 
 
@@ -178,8 +146,6 @@ def _possible(
 
 def _found(stated: WeightedRounds, factor: float, levels: list[int]) -> npt.NDArray[np.float64]:
     """Return how likely keys of so many users, of one key each, are found, for a factor of the stated noise."""
-    from scipy.special import ndtr
-
     hidden = np.ones(len(levels))
     for noise, cutoff in zip(stated.noises, stated.cutoffs, strict=True):
         hidden *= ndtr((cutoff - 0.5 - np.array(levels) * WEIGHT_ONE) / (noise.sigma * factor))
@@ -205,18 +171,8 @@ def _restated(stated: WeightedRounds, factor: float, counts_factor: float, delta
         low, high = high, 2 * high
         if high > _MOST_EPSILON:
             return math.inf
-    while high - low > 1e-4:
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return low
+    return bisected(lambda epsilon: not holds(epsilon), low, high, 1e-4)
 
 
-def _rounds() -> Iterator[Rounds]:
-    forms: tuple[Form, ...] = ("weighted", "rounds")
-    relations: tuple[Neighbours, ...] = ("add_remove", "replace")
-    for form in forms:
-        for relation in relations:
-            yield Rounds(form, level="user", relation=relation)
-
-
-ROUNDS: dict[str, Rounds] = {row.name: row for row in _rounds()}
+_FORMS = product(("histogram-weighted", "histogram-rounds"), BOTH[2:])
+ROUNDS: dict[str, Rounds] = {row.name: row for row in (Rounds(form, *unit) for form, unit in _FORMS)}

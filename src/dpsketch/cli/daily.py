@@ -96,8 +96,8 @@ def run_day(
     from dpsketch.cli.recipes import feed
     from dpsketch.sketches.continual.folder import StreamFolder
 
-    if KINDS[flags.kind].daily_path is None:
-        names = ", ".join(name for name, kind in KINDS.items() if kind.daily_path is not None)
+    if not KINDS[flags.kind].daily:
+        names = ", ".join(name for name, kind in KINDS.items() if kind.daily)
         raise InvalidInput(f"--continual publishes {names}: other kinds are released once a day, each at its price.")
     if flags.engine is not Engine.HERE:
         raise InvalidInput("--continual counts here: leave --engine out.")
@@ -183,20 +183,13 @@ def _seeded(flags: SketchFlags, seed: int) -> SketchFlags:
 def _begun(asked: Continual, flags: SketchFlags, budget: Budget, target: Target) -> Any:
     from dpsketch.cli.recipes import new_sketch, stated_type
     from dpsketch.sketches.continual.sketch import ContinualSketch
-    from dpsketch.sketches.countsketch import ContinualCountSketch
 
     account: dict[str, Any] = {"ledger": target.ledger, "dataset": target.dataset, "part": target.part}
-    if flags.kind != "counts":
-        sketch = new_sketch(flags)
-        terms: dict[str, Any] = {**asked.given, **budget.amount, **_listed(budget, flags, sketch)}
-        return ContinualSketch(sketch, **terms, first_day=asked.day, **account)
-    given: dict[str, Any] = {"rows": 7, "width": 4096, **flags.shape, **budget.amount}
-    if stated_type(flags) is None:
+    if flags.kind == "counts" and stated_type(flags) is None:
         raise InvalidInput("say --key-type text or int: a day without records must not differ from others by its type.")
-    unit = unit_from(flags.user, flags.max_keys, flags.max_weight, flags.neighbours)
-    return ContinualCountSketch(
-        **asked.given, **given, unit=unit, key_type=stated_type(flags), first_day=asked.day, **account
-    )
+    sketch = new_sketch(flags)
+    terms: dict[str, Any] = {**asked.given, **budget.amount, **_listed(budget, flags, sketch)}
+    return ContinualSketch(sketch, **terms, first_day=asked.day, **account)
 
 
 def _listed(budget: Budget, flags: SketchFlags, sketch: Any) -> dict[str, Any]:

@@ -19,13 +19,13 @@ __all__ = ["report", "tell"]
 
 def report(reading: Reading, sketch: Any) -> None:
     """Tell the data holder, and nobody else, how many records there were and what was cut of them."""
-    from dpsketch.sketches.base import Accumulator
+    from dpsketch.sketches.sketch import Sketch
 
     if reading.records == 0:
         say("Note: the source holds no records; the release will hold noise alone.")
     skipped = f", {reading.skipped:,} of them skipped because a value is missing" if reading.skipped else ""
     say(f"Read {reading.records:,} records{skipped}. (For your eyes: this number is not private.)")
-    if isinstance(sketch, Accumulator):
+    if isinstance(sketch, Sketch):
         _report_cut(sketch.cut, sketch.spec.unit, sketch.cut_words)
 
 

@@ -143,7 +143,7 @@ class SketchFlags:
 
     kind: Annotated[
         str,
-        kind_argument(lambda kind: kind.start_path is not None, "Which sketch (see dpsketch --help)"),
+        kind_argument(lambda kind: kind.has_command, "Which sketch (see dpsketch --help)"),
     ]
     source: Annotated[
         list[str] | None,

@@ -25,7 +25,7 @@ _ASSUMED_DELTA = 1e-6
 
 def plan(
     records: Annotated[float, typer.Option("--records", help="A public guess: how many records.")],
-    kind: Annotated[str | None, kind_argument(lambda kind: kind.plan_path is not None, "Which sketch")] = None,
+    kind: Annotated[str | None, kind_argument(lambda kind: kind.planned, "Which sketch")] = None,
     question: Annotated[
         str | None,
         typer.Option("--question", help="Instead of a sketch: compare all that answer this. keys: which, how often."),

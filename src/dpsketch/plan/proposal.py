@@ -90,8 +90,12 @@ def propose(
     dim, bits = whole_number("dim", dim), whole_number("bits", bits)
     similarity = real_number("similarity", similarity)
     row = KINDS.get(kind)
-    if row is None or row.plan_path is None:
+    if row is None or kind not in planned():
         raise InvalidInput(f"there are plans for {', '.join(planned())}, not for {kind!r}.")
+    if row.plan is None:
+        spec = row.spec(unit=amount.unit)
+        error = spec.preview(**amount.budget).predicted_error
+        return Proposal(kind, {}, amount.budget, error, "an answer", spec.memory, 0.0)
     own = {
         "threshold": threshold, "key_bits": key_bits, "key_bytes": key_bytes, "p": p, "dim": dim,
         "similarity": similarity, "bits": bits, "start": whole_number("start", start), "listed": listed,
@@ -106,7 +110,7 @@ def propose(
 
 def planned() -> tuple[str, ...]:
     """Return the names of the kinds that can be planned."""
-    return tuple(kind.name for kind in KINDS.values() if kind.plan_path is not None)
+    return tuple(kind.name for kind in KINDS.values() if kind.planned)
 
 
 PLANNED = planned()

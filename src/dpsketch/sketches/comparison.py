@@ -28,19 +28,18 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType, fingerprint, row_keys
 from dpsketch.noise import Noise
 from dpsketch.privacy import Budget, Guarantee, Unit, per_record
+from dpsketch.processes import OneProcess
 from dpsketch.sketches.countsketch.sketch import CountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
-from dpsketch.sketches.frames import takes_frames
-from dpsketch.sketches.partials import Sensitive
 from dpsketch.sketches.specs import fingerprint_of
-from dpsketch.sketches.weights import checked_total, record_units
+from dpsketch.sketches.weights import checked_total, weighed
 
 __all__ = ["CountMinForComparison", "PrivateCountMinForComparison", "errors_on_same_data"]
 
 _CHUNK = 1 << 16
 
 
-class CountMinForComparison(Sensitive):
+class CountMinForComparison(OneProcess):
     """Count-Min over records, to be compared with CountSketch of the same size and budget.
 
     Parameters
@@ -67,14 +66,13 @@ class CountMinForComparison(Sensitive):
         spec = self._spec
         return f"<CountMinForComparison {spec.rows}×{spec.width}, spec {fingerprint_of(spec)}, sensitive>"
 
-    @takes_frames
     def update(self, keys: Any, *, counts: Any = None) -> None:
         """Add records, as :meth:`dpsketch.CountSketch.update` does at record level."""
         batch = fingerprint(keys, self._spec.key_type)
-        units = record_units(self._spec.weight_grid, batch, None, counts)
+        added = weighed(self._spec.weight_grid, batch, None, counts).added
+        units = np.broadcast_to(np.asarray(added, np.int64), batch.fingerprints.shape)
         mass = checked_total(self._mass, units, 1, len(units))
         rows = np.arange(self._spec.rows)
-        self._begin_change()
         for start in range(0, len(units), _CHUNK):
             some = slice(start, start + _CHUNK)
             buckets = _buckets(self._spec, batch.fingerprints[some])

@@ -1,18 +1,16 @@
-"""Records by column name: a frame and the names of its columns, instead of the columns one by one.
+"""From the arguments of ``update`` to columns: records are given column by column, or as a frame with column names.
 
-A method that adds records takes columns. :func:`takes_frames` lets it also take a frame: pandas, polars, an Arrow
-table, record batch or reader, a DuckDB relation, whatever has Arrow's stream interface; or an iterator of such frames,
-which are one change together. A frame is read once, so that a key and its user come from one row. The method itself
-sees columns in either case, without the records that lack a weight: they count as those do that lack a key.
+A frame is a pandas or polars frame, an Arrow table, record batch or reader, a DuckDB relation, or anything else with
+Arrow's stream interface. An iterator of frames is one change. Each frame is read once, so that a key and its user come
+from one row. Records without a weight are left out and counted, like records without a key.
 """
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,111 +19,87 @@ import pyarrow as pa
 from dpsketch.compound import compound_column, join_parts
 from dpsketch.errors import InvalidInput, SourceError
 
-__all__ = ["takes_frames"]
+__all__ = ["Columns", "read_columns"]
 
-P = ParamSpec("P")
-ResultT = TypeVar("ResultT", covariant=True)
-
-# What names a column, and the argument that takes the column itself.
-_BESIDE = ("users", "weights", "counts")
-_COLUMNS = {"key": "keys", "points": "points", "user": "users", "weight": "weights", "count": "counts"}
+# The argument that names a column of a frame, and the argument that takes the column itself.
+_COLUMNS = {"key": "records", "points": "records", "user": "users", "weight": "weights", "count": "counts"}
 
 
-class _Bound(Protocol[P, ResultT]):
-    """A method that takes columns, or a frame with the names of its columns."""
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Columns:
+    """One batch of records as columns. Sensitive.
 
-    @overload
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> ResultT: ...
-
-    @overload
-    def __call__(
-        self,
-        frame: Any,
-        /,
-        *,
-        key: str | Sequence[str],
-        user: str | None = None,
-        weight: str | None = None,
-        count: str | None = None,
-        disjoint_users: bool = False,
-    ) -> ResultT: ...
-
-    @overload
-    def __call__(
-        self,
-        frame: Any,
-        /,
-        *,
-        points: str | Sequence[str] | None = None,
-        user: str | None = None,
-        disjoint_users: bool = False,
-    ) -> ResultT: ...
-
-
-class _Method(Protocol[P, ResultT]):
-    """Such a method in its class."""
-
-    def __get__(self, instance: object, owner: type | None = None) -> _Bound[P, ResultT]: ...
-
-
-def takes_frames(add: Callable[Concatenate[Any, P], ResultT]) -> _Method[P, ResultT]:
-    """Let a method that adds records take a frame as well, with the names of its columns.
-
-    The names are ``key`` (or ``points``), one or several, ``user``, ``weight`` and ``count``, as far as the method
-    takes such columns. Several columns as one ``key`` are a compound key (:mod:`dpsketch.compound`). Of an iterator of
-    frames, where the unit is a user, each user's records lie in one frame, unless the kind takes users in several
-    updates.
+    Attributes
+    ----------
+    records : column, or table of points
+        The keys, or the points.
+    users, weights, counts : column or None
+        The other columns of ``update``.
+    skipped : int
+        Records that were left out because their weight is missing.
     """
-    _, records, *others = inspect.signature(add).parameters
-    takes = {records, *others}
 
-    def add_weighed(self: Any, *args: Any, **given: Any) -> Any:
-        if foreign := [name for name in given if name not in takes]:
-            # In the words of the class that was called: Python would name the base that has the method.
-            raise TypeError(
-                f"a {type(self).__name__} takes {', '.join(f'{name}=' for name in (records, *others))}; "
-                f"{foreign[0]}= is none of them."
-            )
-        missing = _missing(given.get("weights")) if records == "keys" and (args or records in given) else None
-        if missing is None:
-            return add(self, *args, **given)
-        keys, *more = args or (given.pop(records),)
-        given |= {name: _without(given[name], missing) for name in _BESIDE if given.get(name) is not None}
-        result = add(self, _without(keys, missing), *more, **given)
-        if hasattr(self, "_skipped"):
-            self._skipped += int(np.count_nonzero(missing))
-        return result
+    records: Any
+    users: Any = None
+    weights: Any = None
+    counts: Any = None
+    skipped: int = 0
 
-    @wraps(add)
-    def add_either(self: Any, *args: Any, **given: Any) -> Any:
-        # Without a frame, points= is the argument of that name.
-        roles = [role for role in _COLUMNS if role in given and (args or role != records)]
-        named = {role: name for role in roles if (name := given.pop(role)) is not None}
-        if named:
-            kind = type(self).__name__
-            _check(kind, named, given, takes, records, several=hasattr(self, "_note_columns"))
-            frame, *more = args or (None,)
-            parts = named.get("key", "")
-            compound = () if isinstance(parts, str) else tuple(parts)
-            if compound:
-                self._check_columns(compound)
-            elif getattr(self, "key_columns", ()):
-                raise _not_one_column(self.key_columns)
-            result: Any = None
-            for piece in _frames(frame):
-                columns = _read(piece, named)
-                result = add_weighed(self, columns.pop(records), *more, **columns, **given)
-            if compound:
-                self._note_columns(compound)
-            return result
-        if compound := getattr(self, "key_columns", ()):
-            keys, *more = args or (given.pop(records, None),)
-            return add_weighed(self, compound_column(keys, compound), *more, **given)
-        if records == "keys" and _is_frame(args[0] if args else given.get(records)):
-            raise InvalidInput("this is a frame: say which column holds the keys, as in update(frame, key='url').")
-        return add_weighed(self, *args, **given)
 
-    return cast(_Method[P, ResultT], add_either)
+def read_columns(
+    records: Any,
+    names: Mapping[str, Any],
+    columns: Mapping[str, Any],
+    *,
+    kind: str,
+    takes: Sequence[str],
+    role: str = "key",
+    key_columns: tuple[str, ...] = (),
+) -> Iterator[Columns]:
+    """Yield the batches that the arguments of ``update`` describe.
+
+    Parameters
+    ----------
+    records : column, frame or iterator of frames
+        The first argument.
+    names : mapping
+        The names of a frame's columns by role: ``key`` or ``points``, ``user``, ``weight``, ``count``; None if absent.
+    columns : mapping
+        The columns ``users``, ``weights`` and ``counts``; None if absent.
+    kind : str
+        The sketch's class, for error messages.
+    takes : sequence of str
+        Which of ``users``, ``weights`` and ``counts`` the kind takes.
+    role : {"key", "points"}
+        What the kind's records are.
+    key_columns : tuple of str
+        The columns of the sketch's compound keys.
+    """
+    named = {name: each for name, each in names.items() if each is not None}
+    given = {name: each for name, each in columns.items() if each is not None}
+    for each in (*given, *(_COLUMNS[name] for name in named)):
+        if each != "records" and each not in takes:
+            raise InvalidInput(f"a {kind} takes no {each}. Leave them out.")
+    if named:
+        _check(named, given, kind, role)
+        for piece in _frames(records):
+            yield _weighed(_read(piece, named))
+        return
+    if key_columns:
+        records = compound_column(records, key_columns)
+    elif role == "key" and _is_frame(records):
+        raise InvalidInput("this is a frame: say which column holds the keys, as in update(frame, key='url').")
+    yield _weighed(Columns(records, **given))
+
+
+def _weighed(columns: Columns) -> Columns:
+    """Return columns without the records whose weight is missing."""
+    missing = _missing(columns.weights)
+    if missing is None:
+        return columns
+    given = {field.name: getattr(columns, field.name) for field in fields(columns) if field.name != "skipped"}
+    kept = {name: _without(column, missing) for name, column in given.items() if column is not None}
+    return replace(columns, **kept, skipped=int(np.count_nonzero(missing)))
 
 
 def _frames(frame: Any) -> Iterator[Any]:
@@ -167,52 +141,48 @@ def _without(column: Any, missing: npt.NDArray[np.bool_]) -> Any:
     return column.filter(~missing) if _is_instance(column, "polars", "Series") else column[~missing]
 
 
-def _check(
-    kind: str, named: Mapping[str, Any], given: Mapping[str, Any], takes: set[str], records: str, *, several: bool
-) -> None:
-    """Refuse names that are none, that the kind has no use for, or that come beside columns."""
-    role_of_records = "key" if records == "keys" else records
-    for role, name in named.items():
-        if _COLUMNS[role] not in takes:
-            instead = f"say {role_of_records}= instead" if role in ("key", "points") else "leave it out"
-            raise InvalidInput(f"a {kind} takes no {_COLUMNS[role]}: {role}= means nothing here; {instead}.")
+def _check(named: Mapping[str, Any], given: Mapping[str, Any], kind: str, role: str) -> None:
+    """Refuse names that are no names of columns, or that come beside columns."""
+    for each, name in named.items():
+        if each in ("key", "points") and each != role:
+            raise InvalidInput(f"a {kind} takes no {_argument(each)}: {each}= means nothing here; say {role}= instead.")
         if isinstance(name, str):
             continue
-        if role not in ("points", "key" if several else "points") and isinstance(name, list | tuple):
+        if each not in ("key", "points") and isinstance(name, list | tuple):
             raise InvalidInput(
-                f"{role}= names one column; several as one {role} are not supported. Join them into one column first."
+                f"{each}= names one column; several as one {each} are not supported. Join them into one column first."
             )
-        texts = isinstance(name, list | tuple) and all(isinstance(each, str) for each in name)
-        if not texts or len(name) < (1 if role == "points" else 2) or len(set(name)) < len(name):
-            wanted = "the name of a column" + (", or several different names" if role in ("points", "key") else "")
-            raise InvalidInput(f"{role}= is {wanted}, as text. For a column itself say {_COLUMNS[role]}=.")
-    for column in _COLUMNS.values():
-        if given.get(column) is not None:
-            raise InvalidInput(
-                f"{column}= is a column, and {next(iter(named))}= the name of one. Give all by name, or all as columns."
-            )
-    if records == "keys" and "key" not in named:
+        texts = isinstance(name, list | tuple) and all(isinstance(one, str) for one in name)
+        if not texts or len(name) < (1 if each == "points" else 2) or len(set(name)) < len(name):
+            wanted = "the name of a column" + (", or several different names" if each in ("points", "key") else "")
+            raise InvalidInput(f"{each}= is {wanted}, as text. For a column itself say {_argument(each)}=.")
+    if given:
+        raise InvalidInput(
+            f"{next(iter(given))}= is a column, and {next(iter(named))}= the name of one. Give all by name, or all as "
+            "columns."
+        )
+    if role == "key" and "key" not in named:
         first = next(iter(named))
         raise InvalidInput(
-            f"{first}= names a column of a frame: say key= as well. For columns themselves say {_COLUMNS[first]}=."
+            f"{first}= names a column of a frame: say key= as well. For columns themselves say {_argument(first)}=."
         )
 
 
-def _read(frame: Any, named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns that are named, under the names of their arguments."""
+def _argument(role: str) -> str:
+    """Return the argument that takes a column itself."""
+    return {"key": "keys", "points": "points"}.get(role, _COLUMNS[role])
+
+
+def _read(frame: Any, named: Mapping[str, Any]) -> Columns:
+    """Return the named columns of a frame; without ``points=``, all of its columns are coordinates."""
     wanted = [each for name in named.values() for each in ([name] if isinstance(name, str) else name)]
-    whole = "key" not in named and "points" not in named  # of points without names, the sketch knows the columns
+    whole = "key" not in named and "points" not in named
     table = _in_memory(frame, wanted, whole=whole)
     columns = {_COLUMNS[role]: _chosen(table, name) for role, name in named.items()}
     columns |= {role: _plain(columns[role], frame) for role in ("weights", "counts") if role in columns}
     if "key" in named and not isinstance(named["key"], str):
-        columns["keys"] = join_parts([_chosen(table, name) for name in named["key"]])
-    return {"points": table, **columns} if whole else columns
-
-
-def _not_one_column(columns: Sequence[str]) -> InvalidInput:
-    names = ", ".join(map(repr, columns))
-    return InvalidInput(f"this sketch counts keys of several columns: say key=({names}).")
+        columns["records"] = join_parts([_chosen(table, name) for name in named["key"]])
+    return Columns(**({"records": table} | columns))
 
 
 def _chosen(table: Any, name: str | Sequence[str]) -> Any:

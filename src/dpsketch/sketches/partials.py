@@ -7,7 +7,6 @@ ids say nothing about the records. They are in ``.sketch`` files and never in a 
 from __future__ import annotations
 
 import hashlib
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
@@ -18,7 +17,7 @@ from dpsketch import files
 from dpsketch.bounding import Cut
 from dpsketch.changes import Changeable
 from dpsketch.core.account import Account, Prepaid
-from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
+from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyType
 from dpsketch.noise import random_id
 from dpsketch.processes import OneProcess
@@ -27,21 +26,15 @@ from dpsketch.sketches.specs import refuse_choice
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
 
-__all__ = ["Partial", "Sensitive", "ids_array", "public_names", "stored_ids"]
+__all__ = ["Partial", "ids_array", "public_names", "stored_ids"]
 
 _ARRAY = "partials"
 _ID_BYTES = 16
-# Ids that follow from a file's content begin so; of random ones, one in four thousand million does.
-_OF_CONTENT = "00000000"
-# So many names stand for a sketch in public, however many partials it has.
+# Number of names that stand for a sketch in public, however many partials it has.
 _NAMES = 64
 
 
-class Sensitive(OneProcess, Changeable):
-    """What every sensitive sketch refuses: to be pickled, copied, forked or printed, and to go on when interrupted."""
-
-
-class Partial(Sensitive, ABC):
+class Partial(OneProcess, Changeable, ABC):
     """A sensitive sketch that is written and read inside the trust boundary, and counts no other one twice."""
 
     kind: ClassVar[str]  # the name of its row in the table of kinds
@@ -125,12 +118,14 @@ class Partial(Sensitive, ABC):
         Whatever ends it on the way, be it a batch that is refused, leaves the sketch as it was if nothing was added
         yet; else the sketch refuses to go on, because the first batches would count again if all were given again.
         """
-        kind: Any = type(self)
-        update = inspect.unwrap(kind.update)  # the change ends with the last of them, not with each
         for records, given in batches:
-            update(self, records, **given)
+            self._add(records, **given)
         for cut in cuts:
             self._note_cut(cut)
+
+    def _add(self, records: Any, **given: Any) -> None:
+        """Add records as ``update`` does, as part of a change."""
+        raise NotImplementedError
 
     def _note_cut(self, cut: Cut) -> None:
         """Note, for the data holder's eyes, what was cut of records before they came to ``update``."""
@@ -170,19 +165,13 @@ def ids_array(ids: Iterable[str]) -> list[bytes]:
 
 
 def stored_ids(document: files.Document, name: str) -> frozenset[str]:
-    """Read the ids of a file; a file may have been written by anyone.
-
-    A file from before there were ids gets one that follows from its content, so that the same file read twice is still
-    known as the same. (Two such files with the very same content are then taken for one.)
-    """
+    """Read the ids of a file; anyone may have written it."""
     ids = document.arrays.get(name)
-    if ids is None:
-        digest = hashlib.sha256(files.encode(document)).hexdigest()
-        return frozenset({(_OF_CONTENT + digest)[: 2 * _ID_BYTES]})
-    known = isinstance(ids, list) and 0 < len(ids) == len(set(ids))
-    if not known or not all(isinstance(each, bytes) and len(each) == _ID_BYTES for each in ids):
+    listed: list[Any] = list(ids) if isinstance(ids, list) else []
+    whole = all(isinstance(each, bytes) and len(each) == _ID_BYTES for each in listed)
+    if not whole or not 0 < len(listed) == len(set(listed)):
         raise FileRefused(f"the file's {name} are not ids that dpsketch writes.")
-    return frozenset(each.hex() for each in ids if isinstance(each, bytes))
+    return frozenset(each.hex() for each in listed)
 
 
 def public_names(ids: Iterable[str]) -> tuple[str, ...]:
@@ -193,23 +182,16 @@ def public_names(ids: Iterable[str]) -> tuple[str, ...]:
     A name is a digest of a random id, which nobody can turn back. There are always equally many: fewer partials are
     filled up with names that nothing has, since how many there are may follow from how many records there were. Of
     more partials the first ones in an order that only their ids tell have names. So two files of one sketch, or of
-    up to 64 partials each, are always told; of more, those that have a large part of their partials in common. An id
-    that follows from a file's content (see :func:`stored_ids`) has no name, as it would be a digest of records.
+    up to 64 partials each, are always told; of more, those that have a large part of their partials in common.
     """
-    known = sorted((each for each in ids if not each.startswith(_OF_CONTENT)), key=lambda each: _hashed("order", each))
+    known = sorted(ids, key=lambda each: _hashed("order", each))
     names = [_hashed("name", each) for each in known[:_NAMES]]
     return tuple(sorted([*names, *(random_id() for _ in range(_NAMES - len(names)))]))
 
 
 def _charged_names(ids: Iterable[str]) -> tuple[str, ...]:
-    """Return a name of each partial for a ledger; refuse an id that follows from content, which has no name."""
-    known = list(ids)
-    if any(each.startswith(_OF_CONTENT) for each in known):
-        raise ReleaseRefused(
-            "this sketch, or one that is merged into it, was read from a file without ids, so a ledger cannot tell "
-            "whether it was released as another part. Nothing was charged. Build it again, or name no part."
-        )
-    return tuple(sorted(_hashed("charge", each) for each in known))
+    """Return a name of each partial for a ledger."""
+    return tuple(sorted(_hashed("charge", each) for each in ids))
 
 
 def _hashed(purpose: str, partial: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -62,13 +62,13 @@ class Kind:
     release_path : str or None
         What makes of them arguments of ``release`` (see :attr:`release_arguments`).
     start_path : str or None
-        What starts a sketch from the command line's options (see :attr:`start`); None where it has no command.
+        A function that starts a sketch from the command line's options (see :attr:`start`); None for its constructor.
     options : tuple of Option
         The options that shape it.
     command : str or None
         The command line's name for it, where that is another kind's, which starts both.
     plan_path : str or None
-        What proposes a shape (see :func:`dpsketch.plan.propose`).
+        A function that proposes a shape (see :func:`dpsketch.plan.propose`); None if there is none to choose.
     pure : bool
         Whether it is made for pure privacy, so that a plan assumes δ = 0.
     questions : tuple of str
@@ -77,8 +77,12 @@ class Kind:
         Where it is the right one of those, in words.
     instead : str or None
         The kind that answers the same question better where one party holds all keys, which `run` then names.
-    daily_path : str or None
-        Its :class:`~dpsketch.sketches.continual.adapters.Adapter`, where it can be published day after day.
+    daily : bool
+        Whether it can be published day after day (:class:`~dpsketch.ContinualSketch`).
+    day_path : str or None
+        The sketch of one day, where it counts keys by name and takes a public list; else :attr:`sensitive` is it.
+    window_path : str or None
+        The release of some days together, where it is not :attr:`private`.
     """
 
     name: str
@@ -104,7 +108,9 @@ class Kind:
     questions: tuple[str, ...] = ()
     suits: str = ""
     instead: str | None = None
-    daily_path: str | None = None
+    daily: bool = False
+    day_path: str | None = None
+    window_path: str | None = None
 
     @cached_property
     def private(self) -> type[Release]:
@@ -122,14 +128,28 @@ class Kind:
         """The spec."""
         return _named(self.spec_path)
 
+    @property
+    def has_command(self) -> bool:
+        """Whether the command line makes sketches of this kind under its own name."""
+        return self.spec_path is not None and self.command is None
+
+    @property
+    def planned(self) -> bool:
+        """Whether a shape can be proposed for it, or there is none to choose."""
+        return self.plan_path is not None or self.has_command
+
     @cached_property
     def start(self) -> Callable[..., Any]:
-        """What is called as ``start(unit, given, columns=…, key_type=…)`` and returns an empty sketch.
+        """The function ``start(unit, given, columns=…, key_type=…)``, which returns an empty sketch.
 
         ``given`` are those of :attr:`options` that were stated, ``columns`` the names of a point's coordinates.
         """
-        function: Callable[..., Any] = _named(self.start_path)
+        function: Callable[..., Any] = _named(self.start_path) or self._construct
         return function
+
+    def _construct(self, unit: Any, given: dict[str, Any], *, columns: tuple[str, ...], key_type: Any) -> Any:
+        states = key_type is not None and any(field.name == "key_type" for field in fields(self.spec))
+        return self.sensitive(unit=unit, **({"key_type": key_type} if states else {}), **given)
 
     @cached_property
     def release_arguments(self) -> Callable[..., dict[str, Any]]:
@@ -141,14 +161,19 @@ class Kind:
         return function
 
     @cached_property
-    def daily(self) -> Any:
-        """What makes of it a stream of days; None where nothing does."""
-        return _named(self.daily_path)
+    def day(self) -> Any:
+        """The sketch of one day of a stream."""
+        return _named(self.day_path or self.sensitive_path)
 
     @cached_property
-    def plan(self) -> Callable[..., Any]:
-        """What is called as ``plan(amount, guess, target_error=…)``, and with those other options that it names."""
-        function: Callable[..., Any] = _named(self.plan_path)
+    def window(self) -> Any:
+        """The release of some days of a stream together."""
+        return _named(self.window_path or self.private_path)
+
+    @cached_property
+    def plan(self) -> Callable[..., Any] | None:
+        """The function ``plan(amount, guess, target_error=…)``, which takes further options by name."""
+        function: Callable[..., Any] | None = _named(self.plan_path)
         return function
 
 

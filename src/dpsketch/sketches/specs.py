@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
 
 from dpsketch.core.codec import decode, encode
-from dpsketch.core.move import Sensitivity
+from dpsketch.core.drawn import Receipt, promise
+from dpsketch.core.laws import Law
+from dpsketch.core.move import Table
 from dpsketch.errors import InvalidInput, SpecMismatch
-from dpsketch.privacy import Guarantee, Unit
+from dpsketch.laws.calibration import additive
+from dpsketch.numbers import hold_whole
+from dpsketch.privacy import Budget, Guarantee, Unit
+from dpsketch.sketches.weights import WeightGrid
 
 __all__ = [
+    "DEFAULT_SEED",
     "ReleasePreview",
-    "Sensitivity",
     "Spec",
-    "StoredSpec",
-    "UnitSpec",
     "check_key_type",
     "fingerprint_of",
+    "hold_common",
     "hold_key_columns",
     "refuse_choice",
     "refuse_mismatch",
@@ -27,27 +34,71 @@ __all__ = [
     "with_key_columns",
 ]
 
-
-class Spec(Protocol):
-    """All that two sketches must share to merge; public."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the spec as JSON-ready values."""
-        ...
-
-
-class UnitSpec(Spec, Protocol):
-    """A spec that says whose presence a release hides."""
-
-    @property
-    def unit(self) -> Unit:
-        """Whose presence a release hides."""
-        ...
+# Sketches merge only if their seeds are equal, so that there is a fixed default.
+DEFAULT_SEED = 1
 
 
 @dataclass(frozen=True, slots=True)
-class StoredSpec:
-    """A spec that is written as its fields are (:mod:`dpsketch.core.codec`)."""
+class Spec:
+    """The public facts that two sketches must share to merge. A subclass is a frozen dataclass with a ``unit``.
+
+    It states its tables and their moves (:meth:`tables`). By default a release adds noise to every table, with equal
+    shares of the budget.
+    """
+
+    # Whether records have weights; otherwise each key of a unit counts once.
+    weighs: ClassVar[bool] = True
+
+    if TYPE_CHECKING:
+
+        @property
+        def unit(self) -> Unit:
+            """Whose presence a release hides."""
+
+    @property
+    def summary(self) -> str:
+        """A few words for the sketch's printed form."""
+        return f"by {self.unit.level}"
+
+    @property
+    def weight_grid(self) -> WeightGrid:
+        """How weights become whole units."""
+        return WeightGrid(getattr(self, "grid", 1), self.unit.max_weight) if self.weighs else WeightGrid(1, 1)
+
+    def tables(self) -> tuple[Table, ...]:
+        """Return the tables, each with the move of one added unit."""
+        raise NotImplementedError
+
+    def shares(self) -> dict[Table, float]:
+        """Return the tables with their shares of a budget."""
+        tables = self.tables()
+        return dict.fromkeys(tables, 1 / len(tables))
+
+    def laws(self, budget: Budget) -> tuple[Any, ...]:
+        """Return how each part of a release is drawn."""
+        return additive(budget, self.unit.neighbours, self.shares())
+
+    def words(self, laws: tuple[Law, ...]) -> str:
+        """Return the mechanism in words."""
+        return laws[0].words
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the arrays of an empty sketch by name."""
+        return {table.name: np.zeros(table.shape or 0, np.int64) for table in self.tables()}
+
+    @property
+    def memory(self) -> int:
+        """Bytes of an empty sketch; eight more for each user counted."""
+        return sum(8 * (table.size or 0) for table in self.tables())
+
+    def preview(
+        self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
+    ) -> ReleasePreview:
+        """Return what a release would promise, and the error of its numbers."""
+        budget = Budget(epsilon, delta, rho)
+        laws = self.laws(budget)
+        error = math.sqrt(laws[0].noise.variance)
+        return ReleasePreview(promise(self, Receipt(budget, laws)), error, error)
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as JSON-ready values."""
@@ -105,6 +156,21 @@ def refuse_choice(unit: object) -> None:
             "max_keys='auto' lets a release choose the bound, which those of a Histogram without max_counters do; "
             "other kinds choose none: state max_keys=N."
         )
+
+
+def hold_common(spec: Any) -> None:
+    """Check the fields that many specs share, as far as a spec has them, and hold them in Python's own types."""
+    names = {field.name for field in fields(spec)}
+    if not isinstance(spec.unit, Unit):
+        raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
+    if "seed" in names:
+        hold_whole(spec, "seed", low=0, high=2**64 - 1)
+    if "key_type" in names:
+        check_key_type(spec.key_type)
+    if "key_columns" in names:
+        hold_key_columns(spec)
+    if "grid" in names:
+        object.__setattr__(spec, "grid", WeightGrid(spec.grid, spec.unit.max_weight).step)
 
 
 def check_key_type(key_type: object) -> None:

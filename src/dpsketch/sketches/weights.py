@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,18 +14,13 @@ import numpy.typing as npt
 from dpsketch.errors import CounterOverflow, InvalidInput
 from dpsketch.hashing import KeyBatch
 from dpsketch.numbers import hold_real, real_number
-from dpsketch.privacy import Unit
 
 __all__ = [
     "COUNTER_LIMIT",
     "Amounts",
-    "GridSpec",
-    "OnceSpec",
     "WeightGrid",
     "checked_total",
     "real_numbers",
-    "record_amounts",
-    "record_units",
     "weighed",
     "whole_counts",
 ]
@@ -103,77 +98,31 @@ def _decimal_ratio(over: float, under: float) -> Fraction:
     return Fraction(repr(float(over))) / Fraction(repr(float(under)))
 
 
-class GridSpec:
-    """A spec whose weights are rounded to a grid."""
-
-    __slots__ = ()
-
-    if TYPE_CHECKING:
-
-        @property
-        def unit(self) -> Unit:
-            """Whose presence a release hides."""
-
-        @property
-        def grid(self) -> float:
-            """The step of the grid."""
-
-    @property
-    def weight_grid(self) -> WeightGrid:
-        """How weights become whole units."""
-        return WeightGrid(self.grid, self.unit.max_weight)
-
-
-class OnceSpec:
-    """A spec of a sketch that knows no weights."""
-
-    __slots__ = ()
-
-    @property
-    def weight_grid(self) -> WeightGrid:
-        """How a user's records of one key count: once."""
-        return WeightGrid(1, 1)
-
-
 class Amounts(NamedTuple):
-    """What each kept record of a batch adds.
-
-    Attributes
-    ----------
-    units : numpy.ndarray of int64, or int
-        The weight of each in grid units, or the weight of all.
-    added : numpy.ndarray of int64, or int
-        The same, times how often the record is repeated.
-    """
+    """What each kept record of a batch adds: its units on the grid, times the number of equal records."""
 
     units: npt.NDArray[np.int64] | int
-    added: npt.NDArray[np.int64] | int
+    times: npt.NDArray[np.int64] | int
+
+    @property
+    def added(self) -> npt.NDArray[np.int64] | int:
+        """Return what each record adds in all; one number if it is the same for all."""
+        return self.units * self.times
 
 
 def weighed(grid: WeightGrid, batch: KeyBatch, weights: Any, counts: Any) -> Amounts:
-    """Return what each kept record of a batch adds; one number where it is the same for all."""
+    """Return what each kept record of a batch adds."""
     n = len(batch.fingerprints) + batch.skipped
     units: npt.NDArray[np.int64] | int = grid.one if weights is None else grid.units(weights, n)
     if not isinstance(units, int) and batch.kept is not None:
         units = units[batch.kept]
     if counts is None:
-        return Amounts(units, units)
-    repeated = whole_counts(counts, n)
-    repeated = repeated if batch.kept is None else repeated[batch.kept]
-    if int(np.max(units, initial=0)) * int(np.max(repeated, initial=0)) > COUNTER_LIMIT:
+        return Amounts(units, 1)
+    times = whole_counts(counts, n)
+    times = times if batch.kept is None else times[batch.kept]
+    if int(np.max(units, initial=0)) * int(np.max(times, initial=0)) > COUNTER_LIMIT:
         raise CounterOverflow("a record's weight times its count passes 2**62; nothing was added.")
-    return Amounts(units, units * repeated)
-
-
-def record_amounts(grid: WeightGrid, batch: KeyBatch, weights: Any, counts: Any) -> npt.NDArray[np.int64] | int:
-    """Return what each kept record of a batch adds, repetitions included."""
-    return weighed(grid, batch, weights, counts).added
-
-
-def record_units(grid: WeightGrid, batch: KeyBatch, weights: Any, counts: Any) -> npt.NDArray[np.int64]:
-    """Return :func:`record_amounts` with an entry for each record."""
-    amounts = record_amounts(grid, batch, weights, counts)
-    return np.full(len(batch.fingerprints), amounts, np.int64) if isinstance(amounts, int) else amounts
+    return Amounts(units, times)
 
 
 def real_numbers(name: str, values: Any, n: int) -> npt.NDArray[np.float64]:
@@ -205,10 +154,9 @@ def whole_counts(counts: Any, n: int) -> npt.NDArray[np.int64]:
 
 def checked_total(mass: int, units: npt.NDArray[np.int64] | int, counts: npt.NDArray[np.int64] | int, n: int) -> int:
     """Return the new total mass, or refuse a batch that could carry a counter past the limit."""
-    largest = int(np.max(units, initial=0)) * int(np.max(counts, initial=0))
     if isinstance(units, int) and isinstance(counts, int):
         total = mass + units * counts * n
-    elif mass + largest * n <= COUNTER_LIMIT:
+    elif mass + int(np.max(units, initial=0)) * int(np.max(counts, initial=0)) * n <= COUNTER_LIMIT:
         total = mass + int(np.sum(np.broadcast_to(units * counts, (n,)), dtype=np.int64))
     else:
         # The quick bound is not enough: sum exactly.

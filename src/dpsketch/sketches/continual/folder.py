@@ -20,7 +20,6 @@ from dpsketch.errors import FileRefused, ReleaseRefused
 from dpsketch.noise import random_id
 from dpsketch.processes import OneProcess
 from dpsketch.sketches.continual.sketch import ContinualSketch
-from dpsketch.sketches.kinds import KINDS
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
@@ -178,10 +177,9 @@ class StreamFolder(OneProcess):
 
     def _read(self) -> ContinualSketch:
         document = files.read(self._path, allow_sensitive=True)
-        row = KINDS.get(document.kind)
-        if row is None or not isinstance(row.sensitive, type) or not issubclass(row.sensitive, ContinualSketch):
+        if document.kind != ContinualSketch.kind:
             raise FileRefused(f"{self._path} holds no stream: it was not written here.")
-        return row.sensitive.from_document(document)
+        return ContinualSketch.from_document(document)
 
     def _refuse_old(self, sketch: ContinualSketch) -> None:
         """Refuse a state that would show, or has shown, a day with other noise than the ledger knows of."""

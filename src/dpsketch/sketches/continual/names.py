@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,8 +38,8 @@ from dpsketch.errors import FileRefused
 from dpsketch.laws.designs import Filter
 from dpsketch.laws.streams import PUBLICATIONS, Found
 from dpsketch.noise import random_id
-from dpsketch.sketches.continual.publications import Publications
 from dpsketch.sketches.continual.stream import Stream
+from dpsketch.sketches.continual.windows import Publications
 from dpsketch.sketches.documents import integer_array
 
 __all__ = ["NamedStream", "not_of_days", "read_keys", "stored_keys"]
@@ -51,7 +50,7 @@ class NamedStream(Stream):
 
     __slots__ = ("_names", "_nonces", "_passed", "_places", "_salt")
 
-    def __init__(self, permit: Permit) -> None:
+    def __init__(self, permit: Permit, names: None = None) -> None:
         super().__init__(permit)
         self._names: list[Any] = []
         self._places: dict[Any, int] = {}
@@ -75,12 +74,6 @@ class NamedStream(Stream):
         """All that was published of the keys that were found, in order. Public."""
         shown = self._shown()
         return np.array([table[shown] for table in self._tables], np.int64).reshape(len(self._tables), len(shown))
-
-    @property
-    def ceiling(self) -> tuple[float, float]:
-        """The threshold of today that the total of a key which was not found did not pass, and its noise."""
-        weights = self._filter.weights(1, max(1, self._day))
-        return self.law.threshold(max(1, self._day)), math.sqrt(self.law.noise.variance * float(np.sum(weights**2)))
 
     @property
     def _filter(self) -> Filter:
@@ -153,7 +146,7 @@ class NamedStream(Stream):
         self._refuse_before_the_first()
         shown, noise = self._shown(), self.law.noise
         tables, none = [table[shown] for table in self._tables], np.zeros(0, np.uint64)
-        return Publications(self.name, self.design, self._day, noise, tables, none, self.found, self.ceiling)
+        return Publications(self.name, self.design, self._day, noise, tables, none, self.found)
 
     def arrays(self) -> dict[str, files.Array]:
         """Return what a file keeps of the stream, in the order of the keys, which tells nothing. Sensitive."""

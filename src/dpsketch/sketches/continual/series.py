@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from dpsketch import files, plots
+from dpsketch.arrays import Floats
 from dpsketch.core.drawn import (
     Receipt,
     promise,
@@ -25,18 +26,16 @@ from dpsketch.core.drawn import (
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.hashing import KeyType
 from dpsketch.laws.designs import Design
-from dpsketch.laws.streams import Found, Published
+from dpsketch.laws.streams import Published
 from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee, Unit
 from dpsketch.release import Release, without_types
 from dpsketch.results import NOISE_ONLY, Estimates
-from dpsketch.sketches.continual.adapters import Adapter
-from dpsketch.sketches.continual.calendar import Calendar
+from dpsketch.sketches.continual.days import Calendar
 from dpsketch.sketches.continual.names import not_of_days, read_keys, stored_keys
-from dpsketch.sketches.continual.portions import Layout, Window
-from dpsketch.sketches.continual.publications import Publications, mark_of
+from dpsketch.sketches.continual.windows import Publications, Stretch, Window, daily_shares, law_class, mark_of
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.kinds import KINDS
+from dpsketch.sketches.kinds import KINDS, Kind
 from dpsketch.sketches.specs import fingerprint_of
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
     from dpsketch.ledger import Charge
 
-__all__ = ["PrivateSeries", "refuse_users_in", "stored_adapter", "stored_law", "stored_receipt"]
+__all__ = ["PrivateSeries", "refuse_users_in", "stored_kind", "stored_law", "stored_receipt"]
 
 # Of windows that were asked, so many bytes are kept, and so many windows at least.
 _KEPT, _LEAST_KEPT = 2**26, 8
@@ -54,14 +53,16 @@ _TAIL_MARGIN = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateSeries(Release):
-    """All that a stream has published so far: public, to be queried for ever.
+    """All that a stream has published so far. Public.
 
     Attributes
     ----------
-    adapter : Adapter
-        What is counted each day.
+    counts_kind : str
+        The name of the kind that a day counts.
+    spec
+        Its public spec.
     calendar : Calendar
-        Its days.
+        The days.
     published : Publications
         What was published.
     receipt : Receipt
@@ -76,7 +77,8 @@ class PrivateSeries(Release):
 
     kind: ClassVar[str] = "series"
 
-    adapter: Adapter
+    counts_kind: str
+    spec: Any
     calendar: Calendar
     published: Publications
     receipt: Receipt
@@ -86,7 +88,7 @@ class PrivateSeries(Release):
     _turn: Any = field(default_factory=Lock, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "guarantee", promise(self.adapter, self.receipt))
+        object.__setattr__(self, "guarantee", promise(self.spec, self.receipt))
 
     @property
     def charge(self) -> Charge | None:
@@ -98,24 +100,9 @@ class PrivateSeries(Release):
         """What is published, and under which noise."""
         return stored_law(self.receipt)
 
-    @property
-    def layout(self) -> Layout:
-        """What a day's vector is made of."""
-        return Layout(self.law.stacked, self.law.scales)
-
     def __repr__(self) -> str:
         shown = f"{self.days_published} days of {self.counts_kind}, spec {fingerprint_of(self.spec)}"
         return f"<PrivateSeries of {shown}: {self.guarantee}>"
-
-    @property
-    def spec(self) -> Any:
-        """The public spec of what a day counts."""
-        return self.adapter.spec
-
-    @property
-    def counts_kind(self) -> str:
-        """The name of the kind that a day counts."""
-        return self.adapter.kind
 
     @property
     def days_published(self) -> int:
@@ -173,10 +160,10 @@ class PrivateSeries(Release):
                 self._kept[first, last] = found
         return found
 
-    def _release(self, vector: Any, stretch: Any, *, signed: bool = False) -> Any:
-        tables, laws = self.layout.split(vector), self.layout.laws(stretch)
-        window = Window(tables, laws, stretch, self.receipt, self.guarantee, self.published, signed)
-        return self.adapter.release(window)
+    def _release(self, vector: Floats, stretch: Stretch, *, signed: bool = False) -> Any:
+        window = Window(vector, stretch, self.receipt, self.guarantee, self.published, signed)
+        release: Any = KINDS[self.counts_kind].window
+        return release.of_window(self.spec, window)
 
     def change(
         self, key: Any, later: tuple[int, int], earlier: tuple[int, int], *, confidence: float = 0.95
@@ -201,7 +188,14 @@ class PrivateSeries(Release):
         confidence = probability("confidence", confidence)
         (new, late), (old, early) = self.published.answer(*later), self.published.answer(*earlier)
         changed = self._release(new - old, late.plus(early, -1), signed=True)
-        found = self.adapter.change(changed, self.between(*later), self.between(*earlier), key, confidence)
+        found: Estimates
+        if changed.subtracts(key):
+            found = changed.ask(key, confidence)
+        else:
+            each = 1 - (1 - confidence) / 2  # each of the two has half of the doubt
+            after, before = (self.between(*days).ask(key, each) for days in (later, earlier))
+            low, high = after.low - before.high, after.high - before.low
+            found = Estimates(after.key, after.value - before.value, low, high, confidence, after.counts)
         return replace(found, note=NOISE_ONLY)
 
     def curve(
@@ -226,9 +220,7 @@ class PrivateSeries(Release):
         days = range(first, self.days_published + 1)
         confidence = probability("confidence", confidence)
         each = 1 - (1 - confidence) / (_TAIL_MARGIN * len(days)) if together else confidence
-        found = [
-            self.adapter.read(self.between(1 if window is None else day - window + 1, day), key, each) for day in days
-        ]
+        found = [self.between(1 if window is None else day - window + 1, day).ask(key, each) for day in days]
         value, low, high = (
             np.array([getattr(estimates, name)[0] for estimates in found]) for name in ("value", "low", "high")
         )
@@ -236,7 +228,7 @@ class PrivateSeries(Release):
 
     def question(self, text: str | int, key_type: KeyType | None = None) -> Any:
         """Return what :meth:`curve` and :meth:`change` take, as the command line and the service write it."""
-        return self.adapter.asked(text, key_type)
+        return self.total().question(text, key_type)
 
     def answer(
         self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
@@ -253,7 +245,7 @@ class PrivateSeries(Release):
         found = self.curve(key, window=window, together=together)
         what = "total so far" if window is None else "each day" if window == 1 else f"the last {window} days"
         days = np.arange(self.days_published - len(found) + 1, self.days_published + 1, dtype=np.float64)
-        title = self.title(self.adapter.question_words(key))
+        title = self.title(self.total().question_words(key))
         return plots.curve(days, found.value, found.low, found.high, "day", what, title)
 
     def picture(self, candidates: list[Any] | None, n: int) -> Figure:
@@ -263,19 +255,15 @@ class PrivateSeries(Release):
 
     def to_document(self) -> files.Document:
         """Return the release as a document of the file format."""
-        published, calendar = self.published, self.calendar
+        published = self.published
         header = {
             "spec": self.spec.to_json(),
             "of": self.counts_kind,
-            "options": self.adapter.options(),
             "receipt": receipt_to_json(self.receipt),
             "guarantee": stated_promise(self.guarantee),
-            "days": calendar.days,
-            "limits": list(calendar.limits),
             "published": published.day,
             "stream": published.name,
-            "ceiling": None if published.ceiling is None else list(published.ceiling),
-            **calendar.to_json(),
+            **self.calendar.to_json(),
         }
         arrays: dict[str, files.Array] = {"published": np.array(published.tables, np.int64)}
         if published.names is not None:
@@ -286,20 +274,20 @@ class PrivateSeries(Release):
     def from_document(cls, document: files.Document) -> Self:
         """Rebuild a release from a decoded file: its sensitivity is worked out anew, and must be paid for."""
         header = document.header
-        adapter = stored_adapter(header)
-        calendar = Calendar.stored(header, adapter.spec.unit)
+        kind, spec = stored_kind(header)
+        names = None if kind.day_path is None else read_keys(document)
+        calendar = Calendar.stored(header, spec.unit)
         day = whole_number("published", header["published"], low=1, high=calendar.horizon)
-        receipt = stored_receipt(header, adapter, calendar)
-        law = stored_law(receipt)
-        name, ceiling = header["stream"], _ceiling(header["ceiling"])
-        names = None if ceiling is None else read_keys(document)
-        if not isinstance(name, str) or (ceiling is None) is isinstance(law, Found):
+        receipt = stored_receipt(header, spec, calendar, names)
+        law, name = stored_law(receipt), header["stream"]
+        if not isinstance(name, str):
             raise not_of_days()
+        found = any(table.shape is None for table in law.stacked)
         shape = law.shape if names is None else (len(names),)
         tables = list(integer_array(document, "published", (law.design.published(day), *shape)))
-        marks = np.array([mark_of(table) for table in tables] if names is None else [], np.uint64)
-        published = Publications(name, law.design, day, law.answer_noise, tables, marks, names, ceiling)
-        series = cls(adapter, calendar, published, receipt)
+        marks = np.array([] if found else [mark_of(table) for table in tables], np.uint64)
+        published = Publications(name, law.design, day, law.answer_noise, tables, marks, names)
+        series = cls(kind.name, spec, calendar, published, receipt)
         refuse_other_promise(header, series.guarantee)
         return series
 
@@ -312,17 +300,19 @@ def stored_law(receipt: Receipt) -> Published:
     return law
 
 
-def stored_receipt(header: dict[str, Any], adapter: Adapter, calendar: Calendar) -> Receipt:
+def stored_receipt(header: dict[str, Any], spec: Any, calendar: Calendar, names: Sequence[Any] | None) -> Receipt:
     """Read the receipt of a stream; refuse one that is for other days or tables, or that does not pay for its law."""
     receipt = receipt_from_json(header["receipt"])
-    law, unit = stored_law(receipt), adapter.spec.unit
-    refuse_users_in(law.design, unit)
+    law = stored_law(receipt)
+    refuse_users_in(law.design, spec.unit)
+    listed = None if any(table.shape is None for table in law.stacked) else names
+    tables = tuple(daily_shares(spec, listed))
     stated = (law.horizon, (law.days, law.apart), law.stacked, type(law))
-    known = (calendar.horizon, calendar.limits, adapter.tables(), adapter.law_class(law.design))
+    known = (calendar.horizon, calendar.limits, tables, law_class(tables, law.design))
     if stated != known or receipt.caveat is not None:
         raise _unpaid()
     try:
-        promise(adapter, receipt)
+        promise(spec, receipt)
     except ReleaseRefused:
         raise _unpaid() from None
     return receipt
@@ -341,19 +331,12 @@ def refuse_users_in(design: Design, unit: Unit) -> None:
         )
 
 
-def stored_adapter(header: dict[str, Any]) -> Adapter:
-    """Return what a file counts each day."""
-    row = KINDS.get(header["of"])
-    if row is None or row.daily is None:
+def stored_kind(header: dict[str, Any]) -> tuple[Kind, Any]:
+    """Return the kind that a file counts each day, and its spec."""
+    kind = KINDS.get(header["of"])
+    if kind is None or not kind.daily:
         raise FileRefused("the file holds a stream of a kind that this version does not know; a newer one may.")
-    adapter: Adapter = row.daily.stored(header["spec"], header["options"])
-    return adapter
-
-
-def _ceiling(stored: Any) -> tuple[float, float] | None:
-    if stored is None:
-        return None
-    pair = isinstance(stored, list) and len(stored) == 2 and all(isinstance(each, float) for each in stored)
-    if not pair or not np.isfinite(stored).all():
-        raise not_of_days()
-    return stored[0], stored[1]
+    spec = kind.spec.from_json(header["spec"])
+    if spec.daily() != spec:
+        raise FileRefused("the file's spec is not one of a stream.")
+    return kind, spec

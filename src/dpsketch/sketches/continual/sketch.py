@@ -1,12 +1,12 @@
-"""A sketch that is published day after day, at one price for all days, whatever kind it is.
+"""A sketch of any linear kind that is published day after day, at one price for all days.
 
 Were each day's total released afresh, a record of the first day would be in all of them, and a year would need noise
 for 365 looks at it. Instead a design (:mod:`dpsketch.sketches.continual`) publishes one vector of integers a day under
 noise that is correlated from day to day: a year's total has less than three times the noise of a single release, a day
 one and a half times, where a binary tree had six and three.
 
-What is in the vector, and what a window of it answers, an adapter of the kind says
-(:mod:`dpsketch.sketches.continual.adapters`). Everything else is the same for all kinds, and is here.
+A day is counted by an empty sketch of the kind, whose exact tables go to the stream in the evening
+(:mod:`dpsketch.sketches.continual.stream`). A window of what was published is a release of the kind.
 """
 
 from __future__ import annotations
@@ -14,30 +14,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch import files
 from dpsketch.bounding import CountedUsers
+from dpsketch.core.drawn import receipt_to_json
+from dpsketch.core.laws import Law
 from dpsketch.core.permit import Permit
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.laws.designs import Design
-from dpsketch.laws.streams import Vector
+from dpsketch.laws.streams import Found, Published, Seizable, Vector
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Budget, Guarantee, PureCost
 from dpsketch.results import Estimates
-from dpsketch.sketches.base import Accumulator
-from dpsketch.sketches.continual.adapters import Adapter
-from dpsketch.sketches.continual.calendar import Calendar
 from dpsketch.sketches.continual.choice import DesignName, Objective, choose_design
-from dpsketch.sketches.continual.portions import Layout
-from dpsketch.sketches.continual.series import PrivateSeries, refuse_users_in
-from dpsketch.sketches.continual.stored import StoredStream
-from dpsketch.sketches.continual.stream import SeizableStream
-from dpsketch.sketches.frames import takes_frames
-from dpsketch.sketches.kinds import KINDS
+from dpsketch.sketches.continual.days import Calendar, Visits
+from dpsketch.sketches.continual.names import NamedStream
+from dpsketch.sketches.continual.series import PrivateSeries, refuse_users_in, stored_kind, stored_law, stored_receipt
+from dpsketch.sketches.continual.stream import SeizableStream, Stream
+from dpsketch.sketches.continual.windows import daily_shares, law_class, scales_for
+from dpsketch.sketches.documents import prepaid_header, read_prepaid
+from dpsketch.sketches.frames import read_columns
+from dpsketch.sketches.kinds import KINDS, Kind
+from dpsketch.sketches.partials import Partial
+from dpsketch.sketches.sketch import Sketch
 from dpsketch.sketches.specs import fingerprint_of, refuse_choice
 
 if TYPE_CHECKING:
@@ -47,8 +50,14 @@ if TYPE_CHECKING:
 
 __all__ = ["ContinualSketch"]
 
+_STREAMS: dict[type[Law], type[Stream]] = {Published: Stream, Seizable: SeizableStream, Found: NamedStream}
+# The day's own sketch lies in a file under names that begin so.
+_TODAY = "today_"
+# A day's counts in a file are no larger; an update adds at most 2**62.
+_LARGEST = 2**62 - 1
 
-class ContinualSketch(StoredStream):
+
+class ContinualSketch(Partial):
     """A sketch that is published every day, at one price for all days.
 
     Parameters
@@ -57,8 +66,8 @@ class ContinualSketch(StoredStream):
         An empty one, which says what a day counts: its kind, shape and unit. Where the unit is a user, its bounds are
         for each day.
     days : int or None
-        At most so many days will be published; the noise grows with the logarithm of it. None for a stream without an
-        end (a million days, to be exact), which needs δ > 0 or ρ.
+        Maximum number of published days; the noise grows with its logarithm. None for a stream without an end (a
+        million days, to be exact), which needs δ > 0 or ρ.
     epsilon, delta, rho : float
         The guarantee for all publications together. It is fixed, and charged, at the start.
     keys : column of keys, optional
@@ -126,7 +135,7 @@ class ContinualSketch(StoredStream):
 
     def __init__(
         self,
-        sketch: Accumulator[Any],
+        sketch: Sketch[Any, Any],
         *,
         days: int | None,
         epsilon: float | None = None,
@@ -142,33 +151,52 @@ class ContinualSketch(StoredStream):
         dataset: str | None = None,
         part: str | None = None,
     ) -> None:
-        row = KINDS.get(getattr(sketch, "kind", ""))
-        if row is None or row.daily is None or not isinstance(sketch, Accumulator):
-            daily = ", ".join(kind.sensitive.__name__ for kind in KINDS.values() if kind.daily is not None)
+        kind = KINDS.get(getattr(sketch, "kind", ""))
+        if kind is None or not kind.daily or not isinstance(sketch, Sketch):
+            daily = ", ".join(kind.sensitive.__name__ for kind in KINDS.values() if kind.daily)
             raise InvalidInput(f"what is published day after day is one of {daily}: give an empty one.")
         if sketch._begun:
             raise InvalidInput("this sketch holds records already: give an empty one, which says what a day counts.")
-        unit = sketch.spec.unit
-        refuse_choice(unit)
+        refuse_choice(sketch.spec.unit)
         budget, account = Budget(epsilon, delta, rho), self._account(ledger, dataset, part)
-        adapter: Adapter = row.daily.of(sketch, keys)
+        today = _first_day(kind, sketch.spec, keys)
+        spec, unit = today.spec, today.spec.unit
         calendar = Calendar.of(unit, days, user_days, days_apart, first_day)
-        layout = Layout.balanced(adapter.shares(), pure=isinstance(budget.cost, PureCost))
-        vector = Vector(layout.tables, layout.scales, unit.neighbours, *calendar.limits)
+        shares = daily_shares(spec, _names(kind, today))
+        tables, scales = tuple(shares), scales_for(shares, pure=isinstance(budget.cost, PureCost))
+        vector = Vector(tables, scales, unit.neighbours, *calendar.limits)
         chosen = choose_design(budget, vector.contribution, calendar.days, objective=objective, name=design)
         refuse_users_in(chosen, unit)
-        law = adapter.law_class(chosen).calibrated(budget, vector, chosen, calendar.horizon)
-        note = (
-            f"{adapter.kind} of up to {'any number of' if calendar.days is None else calendar.days} days "
-            f"{fingerprint_of(adapter.spec)}"
-        )
-        permit = Permit.pay(adapter, (law,), budget, account, note=note)
+        law = law_class(tables, chosen).calibrated(budget, vector, chosen, calendar.horizon)
+        lasts = "any number of" if calendar.days is None else calendar.days
+        note = f"{kind.name} of up to {lasts} days {fingerprint_of(spec)}"
+        permit = Permit.pay(spec, (law,), budget, account, note=note)
         self._prepaid = account.prepaid(permit.charge)
-        self._start(adapter, calendar, adapter.stream(permit).begin())
+        self._start(kind, today, calendar, permit)
+        self._stream.begin()
+
+    def _start(self, kind: Kind, today: Any, calendar: Calendar, permit: Permit) -> None:
+        self._counts, self._spec, self._calendar = kind, today.spec, calendar
+        self._stream = _STREAMS[type(permit.laws[0])](permit, _names(kind, today))
+        self._today = today
+        self._visits = Visits(*calendar.limits)
+        self._skipped = 0  # on days before today
+        self._dropped = 0
+        self._answers: PrivateSeries | None = None  # of all days so far
+
+    @property
+    def spec(self) -> Any:
+        """The public spec of what a day counts."""
+        return self._spec
+
+    @property
+    def counts_kind(self) -> str:
+        """The name of the kind that a day counts."""
+        return self._counts.name
 
     def counts_keys(self, keys: Any) -> bool:
         """Say whether this is the stream's public list of keys, whatever its order."""
-        return self._adapter.counts_keys(keys)
+        return self._counts.day_path is not None and bool(self._today.lists(keys))
 
     @property
     def design(self) -> Design:
@@ -270,23 +298,25 @@ class ContinualSketch(StoredStream):
         self._begin_change()
         return self._end_day()
 
-    def _add(self, *records: Any, **columns: Any) -> None:
-        add: Any = self._add_points if KINDS[self.counts_kind].reads == "points" else self._add_keys
-        add(*records, **columns)
-
-    @takes_frames
-    def _add_keys(self, keys: Any, *, users: Any = None, weights: Any = None, counts: Any = None) -> None:
-        self._take(keys, users, weights=weights, counts=counts)
-
-    @takes_frames
-    def _add_points(self, points: Any, *, users: Any = None) -> None:
-        self._take(points, users)
+    def _add(
+        self, records: Any = None, *, users: Any = None, weights: Any = None, counts: Any = None, **names: Any
+    ) -> None:
+        """Add records of today, as part of a change."""
+        if records is None and self._today.role == "points":
+            records = names.pop("points", None)
+        given = {"users": users, "weights": weights, "counts": counts}
+        kind = {"kind": type(self._today).__name__, "takes": self._today.takes, "role": self._today.role}
+        for columns in read_columns(records, names, given, **kind):
+            told = {"weights": columns.weights, "counts": columns.counts}
+            self._take(columns.records, columns.users, **{n: each for n, each in told.items() if each is not None})
+            if not self.design.keeps_noise:  # a state that may be seized does not count skipped records
+                self._skipped += columns.skipped
 
     def _take(self, records: Any, users: Any, **given: Any) -> None:
         """Add records to today's sketch. Users are remembered first; what is refused leaves all as it was."""
         self._stream.refuse_after_the_end()
         visitors: list[bytes] = []
-        records, dropped = self._adapter.records(records), 0
+        dropped = 0
         if self.spec.unit.level == "user" and users is not None:
             users, visitors, dropped = self._visits.allowed(users, self.days_published + 1)
         day = self.days_published + 1
@@ -296,7 +326,7 @@ class ContinualSketch(StoredStream):
 
     def _change_today(self, change: Callable[[Any], None], visitors: list[bytes], day: int) -> None:
         at_once = self._stream if isinstance(self._stream, SeizableStream) else None
-        today = self._today if at_once is None else self._adapter.start()
+        today = self._today if at_once is None else self._today.empty_like()
         if at_once is not None:
             today._partials = self._today._partials  # what was merged before is refused
         today._prepaid = self._prepaid  # a partial that it absorbs is registered as of the stream's part
@@ -312,11 +342,11 @@ class ContinualSketch(StoredStream):
             raise
         if at_once is not None:
             self._today._partials = today._partials
-            at_once.take(self._adapter.joined(self._layout, self._adapter.counted(today)))
+            at_once.take(today._exact())
 
     def empty_day(self) -> Any:
         """Return an empty sketch of the kind that a day counts, to be filled elsewhere and merged into today."""
-        return self._adapter.start()
+        return self._today.empty_like()
 
     def merge_today(self, part: Any, *, ledger: Ledger | str | None = None) -> None:
         """Add records of today that were counted elsewhere, in a sketch of :meth:`empty_day`; each once.
@@ -359,18 +389,14 @@ class ContinualSketch(StoredStream):
         return release
 
     def _end_day(self) -> Any:
-        self._stream.end_day(self._adapter.joined(self._layout, self._adapter.counted(self._today)))
-        done, self._today = self._today, self._adapter.start()
+        self._stream.end_day(self._today._exact())
+        done, self._today = self._today, self._today.empty_like()
         self._skipped += done.skipped_nulls
         self._today._counted = CountedUsers(user_type=done._counted.user_type)
         if len(done._partials) > 1:  # what was merged on one day is not merged on another
             self._today._partials |= done._partials
-        self._carry(done)
         self._answers = None
         return self._series().total()
-
-    def _carry(self, done: Any) -> None:
-        """Take over into a new day what a kind keeps of the one before."""
 
     def series(self) -> PrivateSeries:
         """Return all that was published so far as one release, for a file, a page or a service. Costs nothing."""
@@ -379,7 +405,9 @@ class ContinualSketch(StoredStream):
     def _series(self) -> PrivateSeries:  # also within a change
         if self._answers is None:
             receipt = self._stream.permit.receipt()
-            self._answers = PrivateSeries(self._adapter, self._calendar, self._stream.published(), receipt)
+            self._answers = PrivateSeries(
+                self.counts_kind, self._spec, self._calendar, self._stream.published(), receipt
+            )
         return self._answers
 
     def total(self) -> Any:
@@ -410,3 +438,61 @@ class ContinualSketch(StoredStream):
     def plot(self, key: Any, *, window: int | None = None, together: bool = False) -> Figure:
         """Draw one question over time: running totals or, with ``window``, sums of so many days."""
         return self._series().plot(key, window=window, together=together)
+
+    def _to_document(self) -> files.Document:
+        inner = self._today._completed(self._today._to_document())
+        header = {
+            "spec": self._spec.to_json(),
+            "of": self.counts_kind,
+            "receipt": receipt_to_json(self._stream.permit.receipt()),
+            "published": self._stream.day,
+            "skipped": self._skipped,
+            "dropped": self._dropped,
+            "today": inner.header,
+            **self._calendar.to_json(),
+            **prepaid_header(self._prepaid),
+        }
+        arrays = {_TODAY + name: array for name, array in inner.arrays.items()} | self._stream.arrays()
+        if self._spec.unit.level == "user":
+            arrays |= self._visits.arrays()
+        return files.Document(self.kind, True, header, arrays)
+
+    @classmethod
+    def _from_document(cls, document: files.Document) -> Self:
+        header = document.header
+        kind, spec = stored_kind(header)
+        arrays = {
+            name.removeprefix(_TODAY): array for name, array in document.arrays.items() if name.startswith(_TODAY)
+        }
+        today = kind.day.from_document(files.Document(kind.name, True, header["today"], arrays))
+        if today.spec != spec:
+            raise FileRefused("the file's records of today are of another sketch.")
+        # With what may still come today they would pass 64 bits, and come out negative.
+        if any(np.any((table > _LARGEST) | (table < -_LARGEST)) for table in today._exact().values()):
+            raise FileRefused("the file's records of today are more than a day has room for.")
+        calendar = Calendar.stored(header, spec.unit)
+        published = whole_number("published", header["published"], low=0, high=calendar.horizon)
+        receipt = stored_receipt(header, spec, calendar, _names(kind, today))
+        sketch = cls.__new__(cls)
+        sketch._start(kind, today, calendar, Permit.restored(spec, receipt, stored_law(receipt).drawn_by(published)))
+        sketch._prepaid = read_prepaid(document, receipt.charge)
+        sketch._stream.restore(document, published)
+        sketch._skipped, sketch._dropped = int(header["skipped"]), int(header["dropped"])
+        if spec.unit.level == "user":
+            sketch._visits.restore(document)
+        return sketch
+
+
+def _first_day(kind: Kind, spec: Any, keys: Any) -> Any:
+    """Return the empty sketch of a first day; ``keys`` is the public list of a histogram."""
+    if kind.day_path is not None:
+        return kind.day.of_keys(spec, keys)
+    if keys is not None:
+        raise InvalidInput("keys= is the public list of a histogram: leave it out.")
+    return kind.day.from_spec(spec.daily())
+
+
+def _names(kind: Kind, today: Any) -> list[Any] | None:
+    """Return the public list of keys that a day's sketch counts, if it has one."""
+    listed: list[Any] | None = None if kind.day_path is None else today.listed
+    return listed

@@ -1,7 +1,7 @@
-"""The mechanism: integer tables come in day by day, and what is published of them is drawn once.
+"""How a day is published: integer tables come in day by day, and what is published of them is drawn once.
 
-It knows nothing of keys. Whoever owns a stream counts today's records into an integer table of a fixed shape, whatever
-that stands for, and hands it over in the evening.
+A stream knows nothing of records. Its owner counts today's records into the tables of a day, and hands them over in the
+evening.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Hashable
-from typing import Self, cast
+from collections.abc import Hashable, Sequence
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -22,8 +22,7 @@ from dpsketch.errors import FileRefused, ReleaseRefused
 from dpsketch.laws.designs import Design, Filter
 from dpsketch.laws.pan_private import PanPrivate
 from dpsketch.laws.streams import PUBLICATIONS, STATE, Published
-from dpsketch.sketches.continual.publications import Publications, mark_of
-from dpsketch.sketches.continual.stretches import Stretch
+from dpsketch.sketches.continual.windows import Publications, Stretch, joined, mark_of
 from dpsketch.sketches.documents import integer_array
 
 __all__ = ["SeizableStream", "Stream"]
@@ -36,6 +35,8 @@ class Stream:
     ----------
     permit : Permit
         Paid for all publications together; its only law says what is published, and for how many days.
+    names : sequence, optional
+        The public list of keys that the cells of its table count, where they count keys.
 
     Privacy
     -------
@@ -43,13 +44,14 @@ class Stream:
     published. A day without records is published as any other: noise on what earlier days add.
     """
 
-    __slots__ = ("_day", "_law", "_marks", "_permit", "_state", "_tables")
+    __slots__ = ("_day", "_law", "_listed", "_marks", "_permit", "_state", "_tables")
 
-    def __init__(self, permit: Permit) -> None:
+    def __init__(self, permit: Permit, names: Sequence[Any] | None = None) -> None:
         (law,) = permit.laws
         assert isinstance(law, Published)
         self._law = law
         self._permit = permit
+        self._listed = names
         self._state = np.zeros((law.design.buffers, *law.shape), np.int64)
         self._tables: list[Integers] = []
         self._marks: list[int] = []
@@ -135,11 +137,11 @@ class Stream:
         if self._day == 0:
             raise ReleaseRefused("no day has been published yet: publish_day() ends a day.")
 
-    def end_day(self, today: Integers) -> None:
-        """Publish a day. Called within a change of the owner, which an interruption ends."""
+    def end_day(self, today: Any) -> None:
+        """Publish a day: its exact tables by name. Called within a change of the owner, which an interruption ends."""
         self.refuse_after_the_end()
         self._day += 1
-        steps = self.design.step(self._state, today, self._day)
+        steps = self.design.step(self._state, joined(self._law, today), self._day)
         self._tables += self._drawn([(PUBLICATIONS, piece, table) for piece, table in steps])
 
     def _drawn(self, pieces: list[tuple[str, Hashable, Integers]]) -> list[Integers]:
@@ -152,7 +154,7 @@ class Stream:
         self._refuse_before_the_first()
         self._marks += [mark_of(table) for table in self._tables[len(self._marks) :]]
         marks, noise = np.array(self._marks, np.uint64), self._law.answer_noise
-        return Publications(self.name, self.design, self._day, noise, tuple(self._tables), marks)
+        return Publications(self.name, self.design, self._day, noise, tuple(self._tables), marks, self._listed)
 
     def answer(self, first: int, last: int) -> tuple[Floats, Stretch]:
         """Return the sum of the days ``first`` to ``last``, decoded, and which noise it carries. Costs nothing."""
@@ -203,14 +205,14 @@ class SeizableStream(Stream):
         """Start the sums for a coming day."""
         (self._state[place],) = self._drawn([(STATE, day, np.zeros(self._state.shape[1:], np.int64))])
 
-    def take(self, records: Integers) -> None:
-        """Add records of today to the sums for the coming days, as they come: nothing exact is kept of today.
+    def take(self, records: Any) -> None:
+        """Add tables of today's records to the sums for the coming days, as they come: nothing exact is kept of today.
 
         Called within a change of the owner.
         """
-        self._bands.take(self._state, records)
+        self._bands.take(self._state, joined(self._law, records))
 
-    def end_day(self, today: Integers) -> None:
+    def end_day(self, today: Any) -> None:
         """Publish a day, and start the sums for one day more; the sums that were published are gone."""
         super().end_day(today)
         if self._day < self.horizon:

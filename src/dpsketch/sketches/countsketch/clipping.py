@@ -26,7 +26,7 @@ import numpy as np
 from dpsketch import threads
 from dpsketch._compiled.bounding import clip
 from dpsketch.arrays import Integers, Words
-from dpsketch.bounding import Bounded, user_parts
+from dpsketch.bounding import user_parts
 from dpsketch.core.contributions import Cells, added, checked
 from dpsketch.core.move import Table
 from dpsketch.numbers import hold_whole
@@ -72,8 +72,12 @@ class Clip:
         """The squared norm of a user all of whose keys share their cells: w²m²k. Nobody has more."""
         return self.max_units**2 * self.rows * self.max_keys**2
 
-    def add(self, array: Integers, table: Table, batch: Bounded, row_keys: Words) -> int:
+    def add(
+        self, array: Integers, table: Table, starts: Integers, prints: Words, units: Integers, row_keys: Words
+    ) -> int:
         """Add bounded users to the counters of a table in place; return how many users had a key left out.
+
+        User u has the keys from ``starts[u]`` to ``starts[u + 1]``, each with a fingerprint and units.
 
         Privacy
         -------
@@ -85,23 +89,21 @@ class Clip:
         if self.squared == self.worst_squared:
             # No user passes that, so that counting norms in coarse steps must not clip anybody either.
             limit = 2**63 - 1
-        parts = user_parts(batch.starts, max(_SMALLEST_PART, array.size))
+        parts = user_parts(starts, max(_SMALLEST_PART, array.size))
         tables = [array, *(np.zeros_like(array) for _ in parts[1:])]
 
         def add(own: Integers, part: slice) -> int:
             blocks = [part.start]
             while blocks[-1] < part.stop:
-                end = np.searchsorted(batch.starts, batch.starts[blocks[-1]] + _BLOCK // self.rows, "right") - 1
+                end = np.searchsorted(starts, starts[blocks[-1]] + _BLOCK // self.rows, "right") - 1
                 blocks.append(min(max(int(end), blocks[-1] + 1), part.stop))
-            most = self.rows * int(np.diff(batch.starts[blocks]).max(initial=0))
+            most = self.rows * int(np.diff(starts[blocks]).max(initial=0))
             cells, amounts, clipped = np.empty(most, np.int64), np.empty(most, np.int64), 0
             for first, last in pairwise(blocks):
-                starts = batch.starts[first : last + 1]
-                keys, edges = slice(starts[0], starts[-1]), np.empty(len(starts), np.int64)
-                prints, units = batch.fingerprints[keys], batch.units[keys]
-                clipped += clip(
-                    starts - starts[0], prints, units, row_keys, self.width, limit, shift, edges, cells, amounts
-                )
+                begins = starts[first : last + 1]
+                keys, edges = slice(begins[0], begins[-1]), np.empty(len(begins), np.int64)
+                given = (begins - begins[0], prints[keys], units[keys], row_keys)
+                clipped += clip(*given, self.width, limit, shift, edges, cells, amounts)
                 added(own, checked(table, Cells(edges, cells[: edges[-1]], amounts[: edges[-1]])))
             return clipped
 

@@ -26,9 +26,9 @@ from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.addition import check_records
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.sketch import CountSketch
-from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec, stated_type, text_spec
+from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.documents import integer_array, prepaid_header, read_prepaid
-from dpsketch.sketches.frames import takes_frames
+from dpsketch.sketches.frames import read_columns
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.weights import checked_total, weighed
@@ -49,8 +49,7 @@ class PanPrivateCountSketch(Partial):
     rows, width, unit, seed, grid
         As for :class:`~dpsketch.CountSketch`; the unit must be a record.
     key_type : {"int", "text"}
-        What the keys are. State it: a type read off keys would show, in a seized state, that some had come. Without it
-        keys are text, with a warning; a later version will ask for it.
+        What the keys are. It must be stated: a type read off keys would show, in a seized state, that some had come.
     epsilon, delta, rho : float
         The guarantee against one seizure and the publication together. It is fixed, and charged, at the start, because
         the first noise is drawn then.
@@ -92,7 +91,7 @@ class PanPrivateCountSketch(Partial):
         dataset: str | None = None,
         part: str | None = None,
     ) -> None:
-        spec = CountSketchSpec(rows, width, unit, seed, grid, stated_type(key_type, type(self).__name__))
+        spec = CountSketchSpec(rows, width, unit, seed, grid, key_type).daily()
         spec.weight_grid.refuse_without_one()
         if unit.level != "record":
             raise InvalidInput(
@@ -117,19 +116,23 @@ class PanPrivateCountSketch(Partial):
         spec = self._spec
         return f"<PanPrivateCountSketch {spec.rows}×{spec.width}, spec {fingerprint_of(spec)}, sensitive>"
 
-    @takes_frames
-    def update(self, keys: Any, *, weights: Any = None, counts: Any = None) -> None:
+    def update(self, keys: Any = None, *, weights: Any = None, counts: Any = None, **names: Any) -> None:
         """Add records, as :meth:`dpsketch.CountSketch.update` does at record level."""
-        table = self._open()
-        batch = fingerprint(keys, self._spec.key_type)
-        amounts = weighed(self._spec.weight_grid, batch, weights, counts)
-        check_records(self._permit.laws[0].tables[0], batch.fingerprints, self._row_keys, amounts.units)
-        # The noisy table stands in for the exact mass, which a seizure must not find.
-        checked_total(int(np.abs(table).max()), amounts.added, 1, len(batch.fingerprints))
-        self._begin_change()
-        # On one thread: another thread's own table would be exact.
-        units = np.ascontiguousarray(np.broadcast_to(amounts.added, batch.fingerprints.shape))
-        kernels.add_weighted(table, batch.fingerprints, self._row_keys, units)
+        self._add(keys, weights=weights, counts=counts, **names)
+
+    def _add(self, records: Any, *, weights: Any = None, counts: Any = None, **names: Any) -> None:
+        given, takes = {"weights": weights, "counts": counts}, ("weights", "counts")
+        for columns in read_columns(records, names, given, kind=type(self).__name__, takes=takes):
+            table = self._open()
+            batch = fingerprint(columns.records, self._spec.key_type)
+            amounts = weighed(self._spec.weight_grid, batch, columns.weights, columns.counts)
+            check_records(self._permit.laws[0].tables[0], batch.fingerprints, self._row_keys, amounts.units)
+            # The noisy table stands in for the exact mass, which a seizure must not find.
+            checked_total(int(np.abs(table).max()), amounts.added, 1, len(batch.fingerprints))
+            self._begin_change()
+            # On one thread: another thread's own table would be exact.
+            units = np.ascontiguousarray(np.broadcast_to(amounts.added, batch.fingerprints.shape))
+            kernels.add_weighted(table, batch.fingerprints, self._row_keys, units)
 
     def merge(self, other: CountSketch, *, ledger: Ledger | str | None = None) -> None:
         """Add the records of a :class:`~dpsketch.CountSketch` of the same spec, which was filled elsewhere.
@@ -193,7 +196,7 @@ class PanPrivateCountSketch(Partial):
 
     @classmethod
     def _from_document(cls, document: files.Document) -> Self:
-        spec = text_spec(CountSketchSpec.from_json(document.header["spec"]))
+        spec = CountSketchSpec.from_json(document.header["spec"]).daily()
         receipt = receipt_from_json(document.header["receipt"])
         if len(receipt.laws) != 1 or not isinstance(receipt.laws[0], SeizableCounts) or spec.unit.level != "record":
             raise FileRefused("the file's law is not that of a PanPrivateCountSketch.")

@@ -27,7 +27,7 @@ from dpsketch.numbers import probability, whole_number
 from dpsketch.release import KeyedRelease, SketchRelease
 from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.continual.decoding import are_finite
-from dpsketch.sketches.continual.stretches import Stretch, combined
+from dpsketch.sketches.continual.windows import Stretch, combined
 from dpsketch.sketches.countsketch.addition import sum_of_tables
 from dpsketch.sketches.countsketch.decoding import Shown, joint_decode
 from dpsketch.sketches.countsketch.intervals import half_width
@@ -40,7 +40,7 @@ from dpsketch.sketches.weights import real_numbers
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dpsketch.sketches.continual.portions import Window
+    from dpsketch.sketches.continual.windows import Window
 
 __all__ = ["Combined", "Estimator", "PrivateCountSketch"]
 
@@ -128,7 +128,7 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
         return cls(spec, replace(whole, parts={COUNTERS: Part(law, {"table": table})}))
 
     @classmethod
-    def of_stream(cls, spec: CountSketchSpec, window: Window) -> Self:
+    def of_window(cls, spec: CountSketchSpec, window: Window) -> Self:
         """Return the release of a window of a stream, which may be added to and subtracted from others."""
         (table,) = window.tables.values()
         law = Combined((), (), ((window.stretch.stream, window.law),), window.signed)

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpsketch import files
+from dpsketch.arrays import Integers
+from dpsketch.bounding import Cut
 from dpsketch.canonical import is_canonical
 from dpsketch.columns import valid_rows
-from dpsketch.core.contributions import FIRST
+from dpsketch.core.contributions import FIRST, Cells
 from dpsketch.hashing import KeyType, dictionary_codes, fingerprint, row_keys, typed_column
 from dpsketch.laws.shares import Share
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.base import agreed_spec
-from dpsketch.sketches.countsketch.addition import SHORT, add_batch, add_column, check_records
+from dpsketch.sketches.countsketch.addition import SHORT, add_batch, add_column, spread
 from dpsketch.sketches.countsketch.parties import release_share
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
-from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.keyed import TableSketch
-from dpsketch.sketches.specs import fingerprint_of
-from dpsketch.sketches.weights import checked_total, weighed
+from dpsketch.sketches.frames import Columns
+from dpsketch.sketches.sketch import Entries, Sketch, agreed_spec
+from dpsketch.sketches.weights import checked_total
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["CountSketch"]
 
 
-class CountSketch(TableSketch[CountSketchSpec]):
+class CountSketch(Sketch[CountSketchSpec, PrivateCountSketch]):
     """The sensitive sketch: takes records, merges, and is released once its budget is charged.
 
     It stores no key, has a fixed size, and its releases add and subtract. Where keys may be held until the release, a
@@ -39,7 +41,7 @@ class CountSketch(TableSketch[CountSketchSpec]):
 
     Parameters
     ----------
-    rows, width : int
+    rows, width : int, optional
         Size of the table; rows must be odd.
     unit : Unit
         ``dps.per_record()`` or ``dps.per_user(max_keys=…)``.
@@ -70,13 +72,15 @@ class CountSketch(TableSketch[CountSketchSpec]):
     """
 
     kind: ClassVar[str] = "counts"
+    spec_type: ClassVar[Any] = CountSketchSpec
+    release_type: ClassVar[Any] = PrivateCountSketch
 
     def __init__(
         self,
         *,
-        rows: int,
-        width: int,
         unit: Unit,
+        rows: int = 7,
+        width: int = 4096,
         seed: int = DEFAULT_SEED,
         grid: float = 1,
         key_type: KeyType | None = None,
@@ -85,45 +89,55 @@ class CountSketch(TableSketch[CountSketchSpec]):
         self._spec.weight_grid.refuse_without_one()
 
     def _start(self, spec: CountSketchSpec) -> None:
-        self._spec = spec
+        super()._start(spec)
         self._row_keys = row_keys(spec.seed, spec.rows)
-        self._table = np.zeros((spec.rows, spec.width), dtype=np.int64)
         (self._stated,) = spec.tables()
 
-    def __repr__(self) -> str:
-        spec = self._spec
-        return f"<CountSketch {spec.rows}×{spec.width}, spec {fingerprint_of(spec)}, sensitive>"
+    @property
+    def _table(self) -> Integers:
+        table: Integers = self._arrays[COUNTERS]
+        return table
 
-    def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
-        protects_users, nulls = self._protects_users(users, disjoint_users, counts), 0
-        alone = not protects_users and weights is None and counts is None
+    def _count(self, columns: Columns, disjoint_users: bool) -> None:
+        """Count a batch; records without weights skip the arrays of fingerprints and amounts that others need."""
+        alone = columns.weights is None and columns.counts is None and self._spec.unit.level == "record"
+        keys, nulls = columns.records, 0
         if alone and _repeats(keys):
             keys, counts, nulls = _tally(keys)
+            columns = replace(columns, counts=counts)
         column, found, declared = typed_column(keys, self._key_type)  # once: a stream can be read once
-        plain = counts is None and len(column) > SHORT and not pa.types.is_dictionary(column.type)
-        if alone and plain and self._spec.weight_grid.one == 1:
-            first = fingerprint(column.slice(0, FIRST), found or self._key_type).fingerprints
-            check_records(self._stated, first, self._row_keys, 1)
-            self._admit(len(column) - column.null_count, column.null_count)
-            add_column(self._table, column, self._row_keys)
-            self._note_type(found or self._key_type, declared)
-            return
-        batch = fingerprint(column, self._key_type)
-        if protects_users:
-            bounded = self._bounded(batch, users, weights)
-            self._admit_users(bounded, weights, disjoint_users)
-            self._clipped += self._spec.user_clip.add(self._table, self._stated, bounded, self._row_keys)
-        else:
-            amounts = weighed(self._spec.weight_grid, batch, weights, counts)
-            check_records(self._stated, batch.fingerprints, self._row_keys, amounts.units)
-            self._admit_records(batch, amounts.added, weights, counts)
+        plain = columns.counts is None and len(column) > SHORT and not pa.types.is_dictionary(column.type)
+        if not (alone and plain and self._spec.weight_grid.one == 1):
+            # The column's own type, not that of the Arrow column: a list has none.
+            batch = replace(fingerprint(column, self._key_type), declared=declared)
+            super()._count(replace(columns, records=batch), disjoint_users)
             self._skipped += nulls
-            add_batch(self._table, batch.fingerprints, self._row_keys, amounts.added)
-        self._note_type(batch.key_type, declared)  # not the batch's: a column has a type, a list none
+            return
+        self._protects_users(columns.users, disjoint_users)
+        first = fingerprint(column.slice(0, FIRST), found or self._key_type).fingerprints
+        self._check_sample(Entries(first, None, 1, 1, None, None))
+        kept = len(column) - column.null_count
+        mass = checked_total(self._mass, 1, 1, kept)
+        self._begin_change()
+        self._mass = mass
+        self._skipped += column.null_count
+        self._note_cut(Cut(kept, 0, 0, kept, kept))
+        add_column(self._table, column, self._row_keys)
+        self._note_type(found or self._key_type, declared)
 
-    def _absorb(self, other: Self) -> None:
-        super()._absorb(other)
-        self._table += other._table
+    def _prepare(self, entries: Entries) -> Callable[[], None]:
+        if entries.starts is not None:
+            return partial(self._add_users, entries.starts, entries)
+        self._check_sample(entries)
+        return partial(add_batch, self._table, entries.prints, self._row_keys, entries.added)
+
+    def _spread(self, entries: Entries) -> dict[str, Cells]:
+        levels = [(entries.prints, entries.amounts)]
+        return {COUNTERS: spread(levels, self._row_keys[np.newaxis], self._spec.width, entries.starts)}
+
+    def _add_users(self, starts: Integers, entries: Entries) -> None:
+        add, keys = self._spec.user_clip.add, (starts, entries.prints, entries.amounts)
+        self._clipped += add(self._table, self._stated, *keys, self._row_keys)
 
     def check_addable(self, table: npt.NDArray[np.int64], spec: CountSketchSpec) -> CountSketchSpec:
         """Return the spec of the sum with the table of another sketch that counts records, or refuse to add to it."""
@@ -167,31 +181,11 @@ class CountSketch(TableSketch[CountSketchSpec]):
         (ε, δ)-differential privacy for the spec's unit and neighbour relation, at the L2 (δ > 0, ρ) or L1 (δ = 0)
         distance of :meth:`CountSketchSpec.tables`. Two releases of one sketch compose: each is charged.
         """
-        spec, budget, caveat = self._spec, Budget(epsilon, delta, rho), self._counted.caveat
-        account = self._account(ledger, dataset, part)
-        if share is not None:
-            return release_share(self._table, self._mass, self._partials, spec, share, budget, account, caveat)
-        permit = self._pay(spec, spec.laws(budget), budget, account)
-        return PrivateCountSketch(spec, permit.draw_all(self._exact(), caveat=caveat))
-
-    def _exact(self) -> dict[str, npt.NDArray[np.int64]]:
-        """Return the exact tables by name. Sensitive."""
-        return {COUNTERS: self._table}
-
-    def _to_document(self) -> files.Document:
-        header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass)}
-        if self._spec.clip is not None:
-            header["clipped"] = self._clipped
-        return files.Document("counts", True, header, {"table": self._table})
-
-    @classmethod
-    def _from_document(cls, document: files.Document) -> Self:
-        sketch = cls.from_spec(CountSketchSpec.from_json(document.header["spec"]))
-        sketch._table[:] = integer_array(document, "table", sketch._table.shape)
-        sketch._mass = int(document.header["mass"])
-        if sketch._spec.clip is not None:
-            sketch._clipped = int(document.header["clipped"])
-        return sketch
+        budget, account = Budget(epsilon, delta, rho), self._account(ledger, dataset, part)
+        if share is None:
+            return self._release(budget, account)
+        caveat = self._counted.caveat
+        return release_share(self._table, self._mass, self._partials, self._spec, share, budget, account, caveat)
 
 
 def _repeats(keys: Any) -> bool:

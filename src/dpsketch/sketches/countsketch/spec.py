@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import math
-import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Receipt, promise
-from dpsketch.core.laws import Additive, Law
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
-from dpsketch.laws.calibration import additive
 from dpsketch.numbers import hold_whole, whole_number
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.clipping import Clip
 from dpsketch.sketches.guess import guessed_counts
-from dpsketch.sketches.specs import ReleasePreview, StoredSpec, check_key_type, hold_key_columns
-from dpsketch.sketches.weights import GridSpec, WeightGrid
+from dpsketch.sketches.specs import DEFAULT_SEED, ReleasePreview, Spec, hold_common
 
 if TYPE_CHECKING:
     from dpsketch.sketches.countsketch.prediction import Prediction
 
-__all__ = ["COUNTERS", "DEFAULT_SEED", "CountSketchSpec", "stated_type", "text_spec"]
+__all__ = ["COUNTERS", "DEFAULT_SEED", "CountSketchSpec"]
 
-DEFAULT_SEED = 1
 COUNTERS = "counters"
 
 
 @stored
 @dataclass(frozen=True, slots=True)
-class CountSketchSpec(GridSpec, StoredSpec):
+class CountSketchSpec(Spec):
     """All that two CountSketches must share to merge. Public.
 
     Attributes
@@ -70,20 +65,15 @@ class CountSketchSpec(GridSpec, StoredSpec):
                 f"{self.rows - 1} or {self.rows + 1}, not {self.rows}."
             )
         hold_whole(self, "width", low=2, high=2**31)
-        hold_whole(self, "seed", low=0, high=2**64 - 1)
         if self.rows * self.width > 2**31:
             raise InvalidInput("rows × width must not pass 2**31 counters.")
-        if not isinstance(self.unit, Unit):
-            raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
+        hold_common(self)
         whole_number("max_keys", self.unit.max_keys, low=1, high=2**31)
-        check_key_type(self.key_type)
-        hold_key_columns(self)
-        object.__setattr__(self, "grid", WeightGrid(self.grid, self.unit.max_weight).step)
 
     @property
-    def memory(self) -> int:
-        """Bytes of the table while it counts. Where the unit is a user, eight more for each user counted."""
-        return 8 * self.rows * self.width
+    def summary(self) -> str:
+        """A few words for the sketch's printed form."""
+        return f"{self.rows}×{self.width}"
 
     @property
     def clip(self) -> Clip | None:
@@ -109,17 +99,13 @@ class CountSketchSpec(GridSpec, StoredSpec):
             move = Move(cells * weight, self.clip.squared, cells, self.unit.max_keys * weight, signed=True)
         return (Table(COUNTERS, (self.rows, self.width), move),)
 
-    def shares(self) -> dict[Table, float]:
-        """Return the tables with their shares of a budget."""
-        return dict.fromkeys(self.tables(), 1.0)
-
-    def laws(self, budget: Budget) -> tuple[Additive, ...]:
-        """Return the noise that a budget asks for on the counters."""
-        return additive(budget, self.unit.neighbours, self.shares())
-
-    def words(self, laws: tuple[Law, ...]) -> str:
-        """Return the mechanism in words."""
-        return laws[0].words
+    def daily(self) -> CountSketchSpec:
+        """Return the spec of a stream's day, whose key type is stated: one read off keys would tell that some came."""
+        if self.key_type is None:
+            raise InvalidInput(
+                "say key_type='text' or 'int': a day without records must not differ from others by its type."
+            )
+        return self
 
     def preview(
         self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
@@ -162,21 +148,3 @@ class CountSketchSpec(GridSpec, StoredSpec):
 
         guess = guessed_counts(records, keys, skew, counts)
         return rehearse(self, guess, Budget(epsilon, delta, rho))
-
-
-def stated_type(key_type: KeyType | None, sketch: str) -> KeyType:
-    """Return the key type of a sketch whose state or days are shown, which cannot wait for a column to state it."""
-    if key_type is not None:
-        return key_type
-    warnings.warn(
-        f"a {sketch} without key_type= counts text keys: say key_type='text', or key_type='int' for integers. A later "
-        "version will ask for it.",
-        FutureWarning,
-        stacklevel=3,
-    )
-    return "text"
-
-
-def text_spec(spec: CountSketchSpec) -> CountSketchSpec:
-    """Return a spec that states a key type: text where an older file has none."""
-    return spec if spec.key_type is not None else replace(spec, key_type="text")

@@ -48,7 +48,7 @@ from dpsketch.sketches.density.spec import (
     read_bounds,
     share_of_budget,
 )
-from dpsketch.sketches.specs import StoredSpec
+from dpsketch.sketches.specs import Spec
 
 if TYPE_CHECKING:
     pass
@@ -108,7 +108,7 @@ def centre_table(unit: Unit, features: int) -> Table:
 
 @stored
 @dataclass(frozen=True, slots=True)
-class ClassDensitySpec(StoredSpec):
+class ClassDensitySpec(Spec):
     """The public spec of a classifier by densities.
 
     Attributes
@@ -161,7 +161,7 @@ class ClassDensitySpec(StoredSpec):
         counters = replace(each, shape=(len(self.labels), self.density.rows, self.density.width))
         return (counters,) if self.centre is not None else (counters, centre_table(self.unit, self.dim))
 
-    def laws(self, budget: Budget, centre_share: float) -> tuple[Additive, ...]:
+    def laws(self, budget: Budget, centre_share: float = 0.0) -> tuple[Additive, ...]:
         """Return the noise on the tables, with a share of the budget for a private centre."""
         counters, *centre = self.tables()
         share = share_of_budget("the features' sums", centre_share) if centre else 0.0
@@ -183,7 +183,7 @@ def class_tables(spec: ClassDensitySpec, scaled: Floats, codes: npt.NDArray[np.i
     for code in range(len(spec.labels)):
         sketch = DensitySketch.from_spec(spec.density)
         sketch._add_bounded(VectorBatch(scaled[codes == code], None, 0))
-        yield sketch._table
+        yield sketch._arrays[COUNTERS]
 
 
 def centre_vector(scaled: Floats) -> Integers:

@@ -19,7 +19,6 @@ from dpsketch.core.laws import Additive
 from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.density.class_spec import COARSE, MOMENTS, SIZES, SUMS, WAVES, ClassSpec, triangle_weights
 from dpsketch.sketches.density.class_sums import (
     CORRECTIONS,
@@ -35,6 +34,7 @@ from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
 from dpsketch.sketches.density.points import VectorBatch
 from dpsketch.sketches.density.sketch import bounded_points
 from dpsketch.sketches.documents import integer_array
+from dpsketch.sketches.sketch import Sketch
 from dpsketch.sketches.weights import checked_total
 
 __all__ = ["ClassPartial", "chosen_records"]
@@ -42,47 +42,41 @@ __all__ = ["ClassPartial", "chosen_records"]
 Codes = npt.NDArray[np.intp]
 
 
-class ClassPartial(Accumulator[ClassSpec]):
+class ClassPartial(Sketch[ClassSpec, PrivateClassSums]):
     """Sums of vectors by class, of some of the records. Sensitive."""
 
     kind: ClassVar[str] = "classes"
+    spec_type: ClassVar[Any] = ClassSpec
 
     _shape: EmbeddingMap
 
     @classmethod
     def measuring(cls, spec: ClassSpec, shape: EmbeddingMap) -> Self:
         """Start an empty partial, of which the spec has the map's sizes and digest only."""
-        if shape.spec != spec.measured:
-            raise FileRefused("the file's mean or directions are not those of its spec.")
         sketch = cls.from_spec(spec)
-        sketch._shape = shape
+        sketch._shape = _fitting(spec, shape)
         return sketch
 
     def _start(self, spec: ClassSpec) -> None:
-        self._spec = spec
-        # What later passes correct is not counted here: it follows from what was released before.
-        counted = [table for table in spec.tables() if table.name in (SUMS, MOMENTS, SIZES, WAVES)]
-        self._tables = {table.name: np.zeros(cast(tuple[int, ...], table.shape), np.int64) for table in counted}
-        self._records = 0
+        super()._start(spec)
         self.caveat: str | None = None  # what a guarantee has to say of the list of classes
 
     def empty_like(self) -> Self:
         """Start an empty partial that will merge with this one."""
         return type(self).measuring(self._spec, self._shape)
 
-    def update(self, points: Floats, codes: Codes, users: Any = None) -> Codes:
+    def update(self, points: Floats, codes: Codes, users: Any = None) -> Codes:  # type: ignore[override]
         """Add records by their points and classes. Return which of them count: a later pass reads the same."""
         chosen, counted = chosen_records(self._spec.unit, self._spec.seed, points, codes, users, self._counted)
-        checked_total(self._records * self._spec.steps, self._spec.steps, 1, len(chosen))
+        mass = checked_total(self._mass, self._spec.steps, 1, len(chosen))
         vectors = self._spec.vectors(points[chosen])
         self._begin_change()
-        self._counted = counted
-        self._records += len(chosen)
-        self._add(vectors, codes[chosen])
+        self._counted, self._mass = counted, mass
+        self._add_vectors(vectors, codes[chosen])
         return chosen
 
-    def _add(self, points: Floats, codes: Codes) -> None:
-        tables, waves = self._tables, self._spec.extras.waves
+    def _add_vectors(self, points: Floats, codes: Codes) -> None:
+        tables, waves = self._arrays, self._spec.extras.waves
         for chosen, vectors in self._shape.chunks(points):
             add_rows(tables[SUMS], codes[chosen], vectors)
             if waves is not None and WAVES in tables:
@@ -92,16 +86,13 @@ class ClassPartial(Accumulator[ClassSpec]):
             tables[MOMENTS] += weights * _second_moments(self._shape, points)[triangle]
             tables[SIZES] += np.bincount(codes, minlength=len(tables[SIZES]))
 
-    def _check_absorb(self, other: Self) -> None:
-        checked_total(self._records * self._spec.steps, other._records * self._spec.steps, 1, 1)
-
     def _absorb(self, other: Self) -> None:
-        self._records += other._records
-        for name, table in other._tables.items():
-            self._tables[name] += table
+        super()._absorb(other)
         self.caveat = self.caveat or other.caveat
 
-    def release(self, budget: Budget, account: Account, again: tuple[Floats, Codes] | None = None) -> PrivateClassSums:
+    def release(  # type: ignore[override]
+        self, budget: Budget, account: Account, again: tuple[Floats, Codes] | None = None
+    ) -> PrivateClassSums:
         """Charge the budget, draw what may be published, and return it.
 
         ``again`` are the points and classes of all records that count, for later passes.
@@ -111,7 +102,7 @@ class ClassPartial(Accumulator[ClassSpec]):
             raise InvalidInput("passes= goes with fit(), which has all records at once; nothing was charged.")
         note = f"density classifier, linear in {spec.measured.kept} dimensions"
         permit = Permit.pay(spec, spec.laws(budget), budget, account, note=note)
-        arrays = {law.name: permit.draw(law, self._tables) for law in permit.laws if law.name in self._tables}
+        arrays = {law.name: permit.draw(law, self._arrays) for law in permit.laws if law.name in self._arrays}
         later = tuple(law for law in permit.laws if law.name not in arrays and isinstance(law, Additive))
         parts: dict[str, Part] = {}
         if again is not None and later:
@@ -128,29 +119,32 @@ class ClassPartial(Accumulator[ClassSpec]):
         if self._shape.mean is not None and self._shape.directions is not None:
             parts[MAP] = Part(PublicMap(), {"mean": self._shape.mean, "directions": self._shape.directions})
         drawn = permit.drawn(arrays, caveat=self.caveat)
-        own = {name: part for name, part in drawn.parts.items() if name in self._tables}
+        own = {name: part for name, part in drawn.parts.items() if name in self._arrays}
         return PrivateClassSums(spec, replace(drawn, parts=own | parts))
 
-    def _to_document(self) -> files.Document:
-        arrays: dict[str, files.Array] = dict(self._tables)
-        if self._shape.mean is not None and self._shape.directions is not None:
-            arrays |= {"mean": self._shape.mean, "directions": self._shape.directions}
-        header = {"spec": self._spec.to_json(), "records": str(self._records), "caveat": self.caveat}
-        return files.Document("classes", True, header, arrays)
+    def _header(self) -> dict[str, Any]:
+        return {"caveat": self.caveat}
 
-    @classmethod
-    def _from_document(cls, document: files.Document) -> Self:
-        spec, arrays = ClassSpec.from_json(document.header["spec"]), {}
-        dim, kept = spec.measured.dim, spec.measured.kept
-        if spec.measured.digest is not None:
-            shapes = {"mean": (dim,), "directions": (dim, kept)}
+    def _stored_arrays(self) -> dict[str, files.Array]:
+        if self._shape.mean is None or self._shape.directions is None:
+            return self._arrays
+        return {**self._arrays, "mean": self._shape.mean, "directions": self._shape.directions}
+
+    def _restore(self, document: files.Document) -> None:
+        super()._restore(document)
+        measured, arrays = self._spec.measured, {}
+        if measured.digest is not None:
+            shapes = {"mean": (measured.dim,), "directions": (measured.dim, measured.kept)}
             arrays = {name: integer_array(document, name, shape) for name, shape in shapes.items()}
-        sketch = cls.measuring(spec, EmbeddingMap(dim, **arrays, limit=spec.measured.limit))
-        for name, table in sketch._tables.items():
-            table[:] = integer_array(document, name, table.shape)
-        sketch._records = int(document.header["records"])
-        sketch.caveat = document.header["caveat"]
-        return sketch
+        self._shape = _fitting(self._spec, EmbeddingMap(measured.dim, **arrays, limit=measured.limit))
+        self.caveat = document.header["caveat"]
+
+
+def _fitting(spec: ClassSpec, shape: EmbeddingMap) -> EmbeddingMap:
+    """Return a map whose sizes and digest are those of the spec; refuse another one."""
+    if shape.spec != spec.measured:
+        raise FileRefused("the file's mean or directions are not those of its spec.")
+    return shape
 
 
 def chosen_records(

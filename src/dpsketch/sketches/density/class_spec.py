@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.density.class_waves import Waves, fitting_waves
 from dpsketch.sketches.density.embedding import STEPS, MapSpec
 from dpsketch.sketches.density.spec import Bounds, read_bounds
-from dpsketch.sketches.specs import StoredSpec
+from dpsketch.sketches.specs import Spec
 
 __all__ = [
     "COARSE",
@@ -89,7 +90,7 @@ class Extras:
 
 @stored
 @dataclass(frozen=True, slots=True)
-class ClassSpec(StoredSpec):
+class ClassSpec(Spec):
     """All that two partials of a classifier by class sums must share to merge. Public.
 
     Attributes
@@ -166,6 +167,10 @@ class ClassSpec(StoredSpec):
             if self.extras.waves is not None:
                 found.append(Table(WAVES, (classes, self.extras.waves.features), self.extras.waves.move(records)))
         return tuple(found)
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the arrays of an empty sketch; corrections are computed from what was released before."""
+        return {name: array for name, array in Spec.arrays(self).items() if name in (SUMS, MOMENTS, SIZES, WAVES)}
 
     def shares(self) -> dict[Table, float]:
         """Return the tables with their shares of a budget: a later pass has a fifth of the first one's."""

@@ -280,6 +280,14 @@ class PrivateDensity(SketchRelease):
         value, low, high = (array.reshape(shape) for array in (found.value, found.low, found.high))
         return Grid(x, y, value, low, high, found.confidence, names, (limits[0], limits[1]))
 
+    def question(self, text: str | int, key_type: KeyType | None = None) -> list[float]:
+        """Return a point, as in 1.5,2."""
+        return written_point(str(text), self.spec.dim)
+
+    def subtracts(self, asked: Any) -> bool:
+        """Say no: what no row has met may differ from one window to the other."""
+        return False
+
     def answer(
         self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
     ) -> Estimates:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch import files
 from dpsketch._compiled import density as compiled
 from dpsketch.bounding import CountedUsers, Cut, bound, cut_of_users
 from dpsketch.errors import InvalidInput
@@ -16,7 +15,6 @@ from dpsketch.hashing import KeyBatch
 from dpsketch.kernels import Kernel
 from dpsketch.noise import random_below
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.base import Accumulator
 from dpsketch.sketches.density.features import Features, Landmarks, Shape, fitting_features
 from dpsketch.sketches.density.points import SetBatch, VectorBatch
 from dpsketch.sketches.density.private import PrivateDensity
@@ -30,9 +28,8 @@ from dpsketch.sketches.density.spec import (
     default_width,
     read_bounds,
 )
-from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.frames import takes_frames
-from dpsketch.sketches.specs import fingerprint_of
+from dpsketch.sketches.frames import Columns
+from dpsketch.sketches.sketch import Sketch
 from dpsketch.sketches.weights import WeightGrid, checked_total
 
 if TYPE_CHECKING:
@@ -43,7 +40,7 @@ __all__ = ["DensitySketch", "bounded_points"]
 _CELLS = 1 << 20  # columns computed at a time
 
 
-class DensitySketch(Accumulator[DensitySpec]):
+class DensitySketch(Sketch[DensitySpec, PrivateDensity]):
     """The sensitive sketch of a density: takes points, merges, and is released once its budget is charged.
 
     Parameters
@@ -85,6 +82,10 @@ class DensitySketch(Accumulator[DensitySpec]):
     """
 
     kind: ClassVar[str] = "density"
+    spec_type: ClassVar[Any] = DensitySpec
+    release_type: ClassVar[Any] = PrivateDensity
+    takes: ClassVar[tuple[str, ...]] = ("users",)
+    role: ClassVar[str] = "points"
 
     def __init__(
         self,
@@ -115,46 +116,18 @@ class DensitySketch(Accumulator[DensitySpec]):
             DensitySpec(kernel, rows, width, unit, seed, limits, names, placement, features=chosen, landmarks=marks)
         )
 
-    def _start(self, spec: DensitySpec) -> None:
-        self._spec = spec
-        self._table = np.zeros((spec.rows, spec.width), dtype=np.int64)
-        self._records = 0
-
-    def __repr__(self) -> str:
-        spec = self._spec
-        return f"<DensitySketch {spec.size}, {spec.kernel}, spec {fingerprint_of(spec)}, sensitive>"
-
-    @takes_frames
-    def update(self, points: Any, *, users: Any = None, disjoint_users: bool = False) -> None:
-        """Add points.
-
-        Columns may be given by name as well, of a pandas or polars frame, an Arrow table or a DuckDB relation:
-        ``update(frame, points=["x", "y"], user="visitor")``, or one column of lists, ``points="basket"``.
-
-        Parameters
-        ----------
-        points : array, list, Arrow, pandas or polars
-            For sets (Jaccard) a list of sets or a column of lists; otherwise n × dim numbers, or a table or frame. A
-            record with a missing coordinate is left out and counted in :attr:`skipped_nulls`.
-        users : column, optional
-            Who each record belongs to; needed where the unit is a user, refused otherwise. Of each user at most
-            ``max_keys`` different points are kept, each once. All records of a user must come in one update: the
-            sketch remembers whom it has counted, and refuses them later. Records without a user are left out.
-        disjoint_users : bool, optional
-            State that no user of this batch is in any other batch or sketch that this one is merged with. Nothing is
-            then compared or remembered, every later update and merge must state it too, and the release says that it
-            was not checked.
-        """
-        batch = self._spec.read(points, self._key_type)
-        if not self._protects_users(users, disjoint_users):
+    def _count(self, columns: Columns, disjoint_users: bool) -> None:
+        batch = self._spec.read(columns.records, self._key_type)
+        if not self._protects_users(columns.users, disjoint_users):
             kept, skipped, counted, cut = batch, batch.skipped, self._counted, Cut()
         else:
             unit, seed = self._spec.unit, self._spec.seed
-            rows, skipped, counted, cut = bounded_points(unit, seed, batch.keys(), users, self._counted, disjoint_users)
+            of_users = (columns.users, self._counted, disjoint_users)
+            rows, skipped, counted, cut = bounded_points(unit, seed, batch.keys(), *of_users)
             kept = batch.take(rows)
-        checked_total(self._records * self._spec.steps, self._spec.steps, 1, len(kept))
+        mass = checked_total(self._mass, self._spec.steps, 1, len(kept))
         self._begin_change()
-        self._counted = counted
+        self._counted, self._mass = counted, mass
         self._add_bounded(kept)
         self._skipped += skipped
         self._cut += cut
@@ -173,10 +146,10 @@ class DensitySketch(Accumulator[DensitySpec]):
             for start in range(0, len(batch), step):
                 some = batch.take(np.arange(start, min(start + step, len(batch))))
                 if mapped is not None and held is not None and isinstance(some, VectorBatch):
-                    mapped.add(self._table, spec.inside(some.values), held)
+                    mapped.add(self._arrays[COUNTERS], spec.inside(some.values), held)
                 else:
-                    compiled.add(self._table, spec.cells(some))
-        self._records += len(batch)
+                    compiled.add(self._arrays[COUNTERS], spec.cells(some))
+        self._arrays[RECORDS] += len(batch)
 
     def _add_to_one_row(self, batch: VectorBatch | SetBatch) -> None:
         # A fresh draw for each record: a row that followed from its position would move with every record before it.
@@ -186,17 +159,9 @@ class DensitySketch(Accumulator[DensitySpec]):
         for row in range(self._spec.rows):
             part = sequence[ends[row] : ends[row + 1]]
             if len(part):
-                compiled.add(self._table[row : row + 1], self._spec.cells(batch.take(part), slice(row, row + 1)))
-
-    def _check_absorb(self, other: Self) -> None:
-        checked_total(self._records * self._spec.steps, other._records * self._spec.steps, 1, 1)
-
-    def _note_cut(self, cut: Cut) -> None:
-        super()._note_cut(cut.keys_alone)  # each counts once, whatever its weight
-
-    def _absorb(self, other: Self) -> None:
-        self._records += other._records
-        self._table += other._table
+                compiled.add(
+                    self._arrays[COUNTERS][row : row + 1], self._spec.cells(batch.take(part), slice(row, row + 1))
+                )
 
     def release(
         self,
@@ -230,24 +195,8 @@ class DensitySketch(Accumulator[DensitySpec]):
         :meth:`DensitySpec.tables` states; counters and number of records together cost one budget. Two releases of one
         sketch compose: each is charged.
         """
-        spec, budget = self._spec, Budget(epsilon, delta, rho)
-        permit = self._pay(spec, spec.laws(budget, count_share), budget, self._account(ledger, dataset, part))
-        return PrivateDensity(spec, permit.draw_all(self._exact(), caveat=self._counted.caveat))
-
-    def _exact(self) -> dict[str, npt.NDArray[np.int64]]:
-        """Return the exact tables by name. Sensitive."""
-        return {COUNTERS: self._table, RECORDS: np.array([self._records], np.int64)}
-
-    def _to_document(self) -> files.Document:
-        header = {"spec": self._spec.to_json(), "records": str(self._records)}
-        return files.Document("density", True, header, {"table": self._table})
-
-    @classmethod
-    def _from_document(cls, document: files.Document) -> Self:
-        sketch = cls.from_spec(DensitySpec.from_json(document.header["spec"]))
-        sketch._table[:] = integer_array(document, "table", sketch._table.shape)
-        sketch._records = int(document.header["records"])
-        return sketch
+        budget, account = Budget(epsilon, delta, rho), self._account(ledger, dataset, part)
+        return self._release(budget, account, count_share=count_share)
 
 
 def bounded_points(

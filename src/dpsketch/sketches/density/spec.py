@@ -22,7 +22,7 @@ from dpsketch.privacy import Budget, PureCost, Unit
 from dpsketch.sketches.density.features import FeatureMap, Features, Landmarks, Shape, feature_map
 from dpsketch.sketches.density.functions import collides, folds, on_lattice, row_functions
 from dpsketch.sketches.density.points import SetBatch, VectorBatch, read_sets, read_vectors
-from dpsketch.sketches.specs import ReleasePreview, StoredSpec
+from dpsketch.sketches.specs import ReleasePreview, Spec, hold_common
 from dpsketch.sketches.weights import WeightGrid
 
 __all__ = [
@@ -58,7 +58,7 @@ for _kernel in get_args(Kernel):
 
 @stored
 @dataclass(frozen=True, slots=True)
-class DensitySpec(StoredSpec):
+class DensitySpec(Spec):
     """All that two density sketches must share to merge. Public.
 
     Attributes
@@ -108,13 +108,11 @@ class DensitySpec(StoredSpec):
         # How rows differ shows the error of a sample of them: of one row nothing does.
         hold_whole(self, "rows", low=2 if race or self.features in ("fourier", "signs") else 1, high=2**20)
         hold_whole(self, "width", low=2 if race else 1, high=2**24)
-        hold_whole(self, "seed", low=0, high=2**64 - 1)
         if self.rows * self.width > _LARGEST_TABLE:
             raise InvalidInput("rows × width must not pass 2**28 counters.")
         if race and isinstance(self.kernel, Angular) and self.width != 2**self.kernel.power:
             raise InvalidInput(f"an angular kernel of power {self.kernel.power} has width {2**self.kernel.power}.")
-        if not isinstance(self.unit, Unit):
-            raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
+        hold_common(self)
         if self.unit.max_weight != 1:
             raise InvalidInput("a density counts points, each with weight 1: leave max_weight at 1.")
         if self.placement not in ("every_row", "one_row"):
@@ -192,9 +190,9 @@ class DensitySpec(StoredSpec):
         return 0.5 if self._hash_kernel is not None and on_lattice(self._hash_kernel) else 1.0
 
     @property
-    def memory(self) -> int:
-        """Bytes of the table while it counts."""
-        return 8 * self.rows * self.width
+    def summary(self) -> str:
+        """A few words for the sketch's printed form."""
+        return f"{self.size}, {self.kernel}"
 
     def tables(self) -> tuple[Table, ...]:
         """Return the counters and the number of records.
@@ -227,6 +225,19 @@ class DensitySpec(StoredSpec):
         if self.features != "race" and not count_share:
             raise InvalidInput("sums of features do not tell the number of records: leave count_share above 0.")
         return additive(budget, self.unit.neighbours, self.shares(count_share))
+
+    def daily(self) -> DensitySpec:
+        """Return the spec of a stream's day, or refuse one that a stream does not count."""
+        if self.placement != "every_row":
+            raise InvalidInput("day after day a point is counted in every row: leave placement= out.")
+        if self.features != "race":
+            raise InvalidInput("day after day a density counts cells: leave features= out.")
+        if isinstance(self.kernel, Jaccard):
+            raise InvalidInput(
+                "a density of sets is not published day after day: what its items are is known from records only, and "
+                "a day without any must not differ from others."
+            )
+        return self
 
     def words(self, laws: tuple[Law, ...]) -> str:
         """Return the mechanism in words."""

@@ -11,7 +11,7 @@ most one bit, whatever the stream. That makes two releases possible, both pure a
   bitmaps is again one, of the union, so releases of parties that do not trust each other merge *after* the fact. It
   costs about a factor 3 in error.
 
-Where every key can be held, eight bytes each, noise is the only error there need be: ``exact=True`` (``exact.py``).
+Where every key can be held, eight bytes each, noise is the only error there need be: :class:`DistinctSet`.
 With many keys a user it also counts far more of them than a bitmap of some keys of each (``matching.py``).
 
 Flajolet and Martin's bitmap was chosen over HyperLogLog (one key can move a register by any amount), over the sketch of

@@ -20,9 +20,8 @@ def start(
 ) -> DistinctSketch | DistinctSet:
     """Start a bitmap of the stated number of buckets, or a set."""
     shape = dict(given)
-    if shape.get("exact"):
-        if "buckets" in shape:
-            raise InvalidInput("an exact count has no bitmap: leave --buckets out, or --exact.")
-        shape.pop("seed", None)  # which may have been drawn without knowing that nothing would be hashed
-    started: DistinctSketch | DistinctSet = DistinctSketch(**shape, unit=unit, key_type=key_type)
-    return started
+    if not shape.pop("exact", False):
+        return DistinctSketch(**shape, unit=unit, key_type=key_type)
+    if "buckets" in shape:
+        raise InvalidInput("an exact count has no bitmap: leave --buckets out, or --exact.")
+    return DistinctSet(unit=unit, key_type=key_type)

@@ -12,23 +12,20 @@ import numpy.typing as npt
 from dpsketch import files
 from dpsketch.arrays import Words
 from dpsketch.bounding import Cut, read_users
-from dpsketch.core.account import Account
 from dpsketch.core.codec import stored
-from dpsketch.core.drawn import Receipt, promise
-from dpsketch.core.laws import Additive, Law
+from dpsketch.core.laws import Additive
 from dpsketch.core.move import Move, Table
-from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.laws.calibration import quietest
 from dpsketch.laws.matching import owned_keys
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import probability
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.base import PlainSketch
 from dpsketch.sketches.distinct.private import DistinctRelease
-from dpsketch.sketches.keyed import KeySetPartial
-from dpsketch.sketches.specs import ReleasePreview, StoredSpec, fingerprint_of, hold_key_columns
-from dpsketch.sketches.weights import OnceSpec
+from dpsketch.sketches.frames import Columns
+from dpsketch.sketches.sketch import Sketch
+from dpsketch.sketches.specs import Spec, hold_common
 
 __all__ = ["KEYS", "DistinctSet", "DistinctSetSpec", "PrivateDistinctCount"]
 
@@ -39,7 +36,7 @@ _FEW = 1 << 16  # rows that are worth putting in order with the others
 
 @stored
 @dataclass(frozen=True, slots=True)
-class DistinctSetSpec(OnceSpec, StoredSpec):
+class DistinctSetSpec(Spec):
     """All that two exact distinct counts must share to merge. Public.
 
     Attributes
@@ -52,14 +49,18 @@ class DistinctSetSpec(OnceSpec, StoredSpec):
         The columns of compound keys (see :mod:`dpsketch.compound`); empty where a key is one column.
     """
 
+    weighs: ClassVar[bool] = False
+
     unit: Unit
     key_type: KeyType | None = None
     key_columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.unit, Unit):
-            raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
-        hold_key_columns(self)
+        hold_common(self)
+
+    def arrays(self) -> dict[str, Any]:
+        """Return no arrays: the sketch keeps a state of its own."""
+        return {}
 
     @property
     def memory(self) -> int:
@@ -74,22 +75,44 @@ class DistinctSetSpec(OnceSpec, StoredSpec):
         """Return the quieter of Laplace and Gaussian noise on the number of keys."""
         return (quietest(budget, self.unit.neighbours, self.tables()[0]),)
 
-    def words(self, laws: tuple[Law, ...]) -> str:
-        """Return the mechanism in words."""
-        return laws[0].words
 
-    def preview(
-        self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
-    ) -> ReleasePreview:
-        """Say what a release would promise, and its standard error."""
-        budget = Budget(epsilon, delta, rho)
-        (law,) = self.laws(budget)
-        error = math.sqrt(law.noise.variance)
-        return ReleasePreview(promise(self, Receipt(budget, (law,))), error, error)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PrivateDistinctCount(DistinctRelease):
+    """A released exact distinct count."""
+
+    kind: ClassVar[str] = "distinct-set"
+    spec_type: ClassVar[Any] = DistinctSetSpec
+
+    spec: DistinctSetSpec
+
+    @property
+    def count(self) -> int:
+        """The noisy number of keys: all that was released."""
+        return int(self.drawn.table(KEYS)[0])
+
+    @property
+    def noise(self) -> Noise:
+        """The noise in :attr:`count`."""
+        return self.drawn.noise(KEYS)
+
+    @property
+    def value(self) -> float:
+        """The number of distinct keys; where users are protected, of those that have an owner."""
+        return float(max(0, self.count))
+
+    @property
+    def error(self) -> float:
+        """The standard error of :attr:`value`."""
+        return math.sqrt(self.noise.variance)
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return an interval for the number of distinct keys."""
+        reach = _reach(self.noise, (1 - probability("confidence", confidence)) / 2)
+        return float(max(0, self.count - reach)), float(max(0, self.count + reach))
 
 
-class DistinctSet(KeySetPartial, PlainSketch[DistinctSetSpec, "PrivateDistinctCount"]):
-    """The sensitive set of distinct keys: ``dps.DistinctSketch(exact=True)`` starts one.
+class DistinctSet(Sketch[DistinctSetSpec, PrivateDistinctCount]):
+    """The sensitive set of distinct keys.
 
     Use it wherever eight bytes a key can be held: its error is the noise alone. A key is remembered by 64 bits of its
     hash, so that among a hundred million keys two meet with a chance of about 1 in 4,000, and count as one.
@@ -125,27 +148,28 @@ class DistinctSet(KeySetPartial, PlainSketch[DistinctSetSpec, "PrivateDistinctCo
     """
 
     kind: ClassVar[str] = "distinct-set"
+    spec_type: ClassVar[Any] = DistinctSetSpec
+    release_type: ClassVar[Any] = PrivateDistinctCount
+    takes: ClassVar[tuple[str, ...]] = ("users",)
     cut_words: ClassVar[str] = "keys"
 
     def __init__(self, *, unit: Unit, key_type: KeyType | None = None) -> None:
         self._start(DistinctSetSpec(unit, key_type))
 
     def _start(self, spec: DistinctSetSpec) -> None:
-        self._spec = spec
-        # Keys, with their users where the unit is one: in order, each once; and what came since, as it came.
+        super()._start(spec)
+        # Keys, with their users if the unit is one: in order, each once; and the batches since, as they came.
         self._rows = np.empty((0, len(_columns(spec))), np.uint64)
         self._since: list[Words] = []
         self._waiting = 0  # rows that came since
 
-    def __repr__(self) -> str:
-        return f"<DistinctSet by {self._spec.unit.level}, spec {fingerprint_of(self._spec)}, sensitive>"
-
-    def _update(self, keys: Any, users: Any, disjoint_users: bool) -> None:
-        batch = fingerprint(keys, self._key_type)
+    def _count(self, columns: Columns, disjoint_users: bool) -> None:
+        """Count a batch; users are bounded at release, by matching."""
+        batch = fingerprint(columns.records, self._key_type)
         counted, skipped = self._counted, batch.skipped
-        if self._protects_users(users, disjoint_users):
+        if self._protects_users(columns.users, disjoint_users):
             n = len(batch.fingerprints) + batch.skipped
-            read = read_users(users, n)
+            read = read_users(columns.users, n)
             owners = fingerprint(read.column)
             pairs = np.stack([_spread(each.fingerprints, each.kept) for each in (owners, batch)], axis=1)
             rows = pairs[_all(owners.kept, n) & _all(batch.kept, n)]
@@ -184,69 +208,32 @@ class DistinctSet(KeySetPartial, PlainSketch[DistinctSetSpec, "PrivateDistinctCo
             return Cut(keys, keys - self._number)
 
     def _note_cut(self, cut: Cut) -> None:
-        """Take no note: what counts is known once all records are there."""
+        """Ignore it: the number of keys that count is known once all records are there."""
 
     def _absorb(self, other: Self) -> None:
         self._since.append(other._gather())
         self._gather()
 
-    def _release(self, budget: Budget, account: Account) -> PrivateDistinctCount:
-        spec = replace(self._spec, key_type=None)
-        number = np.array([self._number], np.int64)  # before the charge: what cannot be counted costs nothing
-        permit = self._pay(spec, spec.laws(budget), budget, account)
-        return PrivateDistinctCount(spec, permit.draw_all({KEYS: number}))
+    @property
+    def _published(self) -> DistinctSetSpec:
+        return replace(self._spec, key_type=None)
 
-    def _to_document(self) -> files.Document:
+    def _exact(self) -> dict[str, Any]:
+        """Return the number of keys. Sensitive."""
+        return {KEYS: np.array([self._number], np.int64)}
+
+    def _stored_arrays(self) -> dict[str, files.Array]:
         columns = zip(_columns(self._spec), self._gather().T, strict=True)
-        arrays: dict[str, files.Array] = {name: np.ascontiguousarray(column) for name, column in columns}
-        return files.Document(self.kind, True, {"spec": self._spec.to_json()}, arrays)
+        return {name: np.ascontiguousarray(column) for name, column in columns}
 
-    @classmethod
-    def _from_document(cls, document: files.Document) -> Self:
-        sketch = cls.from_spec(DistinctSetSpec.from_json(document.header["spec"]))
-        columns = [document.arrays[name] for name in _columns(sketch._spec)]
+    def _restore(self, document: files.Document) -> None:
+        columns = [document.arrays[name] for name in _columns(self._spec)]
         for column in columns:
             good = isinstance(column, np.ndarray) and column.dtype == np.uint64 and column.ndim == 1
             if not good or len(column) != len(columns[0]):
                 raise FileRefused("the file's keys are not as its spec prescribes.")
         # Put in order again: a forger may have written a pair twice.
-        sketch._rows = _ordered(np.stack(columns, axis=1))
-        return sketch
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PrivateDistinctCount(DistinctRelease):
-    """A released exact distinct count."""
-
-    kind: ClassVar[str] = "distinct-set"
-    spec_type: ClassVar[Any] = DistinctSetSpec
-
-    spec: DistinctSetSpec
-
-    @property
-    def count(self) -> int:
-        """The noisy number of keys: all that was released."""
-        return int(self.drawn.table(KEYS)[0])
-
-    @property
-    def noise(self) -> Noise:
-        """The noise in :attr:`count`."""
-        return self.drawn.noise(KEYS)
-
-    @property
-    def value(self) -> float:
-        """The number of distinct keys; where users are protected, of those that have an owner."""
-        return float(max(0, self.count))
-
-    @property
-    def error(self) -> float:
-        """The standard error of :attr:`value`."""
-        return math.sqrt(self.noise.variance)
-
-    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return an interval for the number of distinct keys."""
-        reach = _reach(self.noise, (1 - probability("confidence", confidence)) / 2)
-        return float(max(0, self.count - reach)), float(max(0, self.count + reach))
+        self._rows = _ordered(np.stack(columns, axis=1))
 
 
 def _columns(spec: DistinctSetSpec) -> tuple[str, ...]:

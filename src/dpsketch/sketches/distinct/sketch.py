@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from dpsketch import files
 from dpsketch._compiled.distinct import mark
-from dpsketch.bounding import Cut, bound, cut_of_users
-from dpsketch.core.account import Account
-from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.hashing import KeyType, fingerprint, row_keys
+from dpsketch.hashing import KeyType, row_keys
 from dpsketch.laws.flips import Flips
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.base import PlainSketch
-from dpsketch.sketches.distinct.exact import DistinctSet
 from dpsketch.sketches.distinct.mergeable import PrivateDistinctBitmap, flip_threshold
 from dpsketch.sketches.distinct.private import PrivateDistinct
-from dpsketch.sketches.distinct.spec import DEFAULT_SEED, ONES, DistinctSpec
-from dpsketch.sketches.keyed import KeySetPartial
-from dpsketch.sketches.specs import fingerprint_of, stated_unit
+from dpsketch.sketches.distinct.spec import BITS, DEFAULT_SEED, ONES, DistinctSpec
+from dpsketch.sketches.sketch import Entries, Sketch
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
@@ -29,8 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["DistinctSketch"]
 
 
-class DistinctSketch(KeySetPartial, PlainSketch[DistinctSpec, PrivateDistinct]):
+class DistinctSketch(Sketch[DistinctSpec, PrivateDistinct]):
     """The sensitive sketch of the number of distinct keys.
+
+    If eight bytes a key can be held, :class:`~dpsketch.DistinctSet` has no error but the noise.
 
     Parameters
     ----------
@@ -40,9 +37,6 @@ class DistinctSketch(KeySetPartial, PlainSketch[DistinctSpec, PrivateDistinct]):
         Size of the bitmap, eight bytes each; the relative error is about 0.7/√buckets, 1.1% by default.
     seed : int, optional
         Seed of the hash functions. Sketches merge only if it is the same, hence the fixed default.
-    exact : bool, optional
-        Remember every key by eight bytes instead of a bitmap, so that noise is the only error: what is started is a
-        :class:`~dpsketch.DistinctSet`. The best wherever the keys can be held.
     key_type : {"int", "text"}, optional
         What the keys are; a column's own type states it if it is not given. A release does not say it.
 
@@ -66,69 +60,32 @@ class DistinctSketch(KeySetPartial, PlainSketch[DistinctSpec, PrivateDistinct]):
     """
 
     kind: ClassVar[str] = "distinct"
-
-    def __new__(
-        cls,
-        *,
-        unit: Unit | None = None,
-        buckets: int | None = None,
-        seed: int | None = None,
-        exact: bool = False,
-        key_type: KeyType | None = None,
-    ) -> Any:
-        """Start a bitmap, or a set where the count is to be exact."""
-        if not exact:
-            return super().__new__(cls, unit=unit)  # a bound that is to be chosen is refused there
-        if buckets is not None or seed is not None:
-            raise InvalidInput("an exact count has no bitmap: leave buckets= and seed= out, or exact=.")
-        return DistinctSet(unit=stated_unit(unit), key_type=key_type)
+    spec_type: ClassVar[Any] = DistinctSpec
+    release_type: ClassVar[Any] = PrivateDistinct
+    takes: ClassVar[tuple[str, ...]] = ("users",)
 
     def __init__(
-        self,
-        *,
-        unit: Unit,
-        buckets: int = 4096,
-        seed: int = DEFAULT_SEED,
-        exact: bool = False,
-        key_type: KeyType | None = None,
+        self, *, unit: Unit, buckets: int = 4096, seed: int = DEFAULT_SEED, key_type: KeyType | None = None
     ) -> None:
         self._start(DistinctSpec(buckets, unit, seed, key_type))
 
     def _start(self, spec: DistinctSpec) -> None:
-        self._spec = spec
+        super()._start(spec)
         self._row_keys = row_keys(spec.seed, 2, "distinct")
-        self._bitmap = np.zeros(spec.buckets, np.uint64)
 
-    def __repr__(self) -> str:
-        return f"<DistinctSketch {self._spec.buckets} buckets, spec {fingerprint_of(self._spec)}, sensitive>"
-
-    def _update(self, keys: Any, users: Any, disjoint_users: bool) -> None:
-        batch = fingerprint(keys, self._key_type)
-        if not self._protects_users(users, disjoint_users):
-            prints, skipped, counted, cut = batch.fingerprints, batch.skipped, self._counted, Cut()
-        else:
-            bounded = bound(users, batch, 1, max_keys=self._spec.unit.max_keys, max_units=1, seed=self._spec.seed)
-            counted = self._counted.extended(bounded, disjoint_users=disjoint_users)
-            prints, skipped = bounded.fingerprints, bounded.skipped
-            cut = cut_of_users(self._spec.weight_grid, bounded, None).keys_alone
-        self._begin_change()
-        self._counted = counted
-        self._cut += cut
-        mark(self._bitmap, prints, self._row_keys)
-        self._skipped += skipped
-        self._note_type(batch.key_type, batch.declared)
-
-    def _note_cut(self, cut: Cut) -> None:
-        super()._note_cut(cut.keys_alone)  # each counts once, whatever its weight
+    def _prepare(self, entries: Entries) -> Callable[[], None]:
+        return partial(mark, self._arrays[BITS], entries.prints, self._row_keys)
 
     def _absorb(self, other: Self) -> None:
-        self._bitmap |= other._bitmap
+        self._arrays[BITS] |= other._arrays[BITS]
 
-    def _release(self, budget: Budget, account: Account) -> PrivateDistinct:
-        spec = replace(self._spec, key_type=None)
-        permit = self._pay(spec, spec.laws(budget), budget, account)
-        ones = np.bitwise_count(self._bitmap).sum(dtype=np.int64, keepdims=True)
-        return PrivateDistinct(spec, permit.draw_all({ONES: ones}, caveat=self._counted.caveat))
+    @property
+    def _published(self) -> DistinctSpec:
+        return replace(self._spec, key_type=None)
+
+    def _exact(self) -> dict[str, Any]:
+        """Return the number of ones. Sensitive."""
+        return {ONES: np.bitwise_count(self._arrays[BITS]).sum(dtype=np.int64, keepdims=True)}
 
     def release_mergeable(
         self,
@@ -150,19 +107,7 @@ class DistinctSketch(KeySetPartial, PlainSketch[DistinctSpec, PrivateDistinct]):
         --------
         At ε = 1 the relative error is about 2.5/√buckets, and about 1.1·√buckets keys where there are few.
         """
-        spec, spent = replace(self._spec, key_type=None), float(Budget(epsilon, delta).epsilon or 0)
+        spec, spent = self._published, float(Budget(epsilon, delta).epsilon or 0)
         flips = Flips(spec.tables()[1], spec.unit.neighbours, flip_threshold(spent, spec.unit))
         permit = self._pay(spec, (flips,), Budget(spent, 0), self._account(ledger, dataset, part))
-        return PrivateDistinctBitmap(spec, permit.draw_all(self._bitmap, caveat=self._counted.caveat))
-
-    def _to_document(self) -> files.Document:
-        return files.Document("distinct", True, {"spec": self._spec.to_json()}, {"bitmap": self._bitmap})
-
-    @classmethod
-    def _from_document(cls, document: files.Document) -> Self:
-        sketch = cls.from_spec(DistinctSpec.from_json(document.header["spec"]))
-        bitmap = document.arrays["bitmap"]
-        if not isinstance(bitmap, np.ndarray) or bitmap.dtype != np.uint64 or bitmap.shape != sketch._bitmap.shape:
-            raise FileRefused("the file's bitmap is not what its spec prescribes.")
-        sketch._bitmap[:] = bitmap
-        return sketch
+        return PrivateDistinctBitmap(spec, permit.draw_all(self._arrays[BITS], caveat=self._counted.caveat))

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Receipt, promise
-from dpsketch.core.laws import Additive, Law
+from dpsketch.core.laws import Additive
 from dpsketch.core.move import Move, Table
-from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.laws.calibration import quietest
 from dpsketch.noise import Noise
 from dpsketch.numbers import hold_whole, real_number
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.specs import ReleasePreview, StoredSpec, hold_key_columns
-from dpsketch.sketches.weights import OnceSpec
+from dpsketch.sketches.specs import ReleasePreview, Spec, hold_common
 
 __all__ = ["BITS", "DEFAULT_SEED", "LEVELS", "ONES", "DistinctSpec"]
 
@@ -31,7 +29,7 @@ ONES, BITS = "ones", "bits"
 
 @stored
 @dataclass(frozen=True, slots=True)
-class DistinctSpec(OnceSpec, StoredSpec):
+class DistinctSpec(Spec):
     """All that two distinct sketches must share to merge. Public.
 
     Attributes
@@ -48,6 +46,8 @@ class DistinctSpec(OnceSpec, StoredSpec):
         The columns of compound keys (see :mod:`dpsketch.compound`); empty where a key is one column.
     """
 
+    weighs: ClassVar[bool] = False
+
     buckets: int
     unit: Unit
     seed: int = DEFAULT_SEED
@@ -56,10 +56,16 @@ class DistinctSpec(OnceSpec, StoredSpec):
 
     def __post_init__(self) -> None:
         hold_whole(self, "buckets", low=16, high=2**24)
-        hold_whole(self, "seed", low=0, high=2**64 - 1)
-        if not isinstance(self.unit, Unit):
-            raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
-        hold_key_columns(self)
+        hold_common(self)
+
+    @property
+    def summary(self) -> str:
+        """A few words for the sketch's printed form."""
+        return f"{self.buckets} buckets"
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the bitmap of an empty sketch."""
+        return {BITS: np.zeros(self.buckets, np.uint64)}
 
     @property
     def memory(self) -> int:
@@ -74,10 +80,6 @@ class DistinctSpec(OnceSpec, StoredSpec):
     def laws(self, budget: Budget) -> tuple[Additive]:
         """Return the quieter of Laplace and Gaussian noise on the number of ones."""
         return (quietest(budget, self.unit.neighbours, self.tables()[0]),)
-
-    def words(self, laws: tuple[Law, ...]) -> str:
-        """Return the mechanism in words."""
-        return laws[0].words
 
     def preview(
         self,

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled.heavy import add_units, distinct_prefixes
-from dpsketch.bounding import Bounded, codes_of
-from dpsketch.core.account import Account
-from dpsketch.core.contributions import Cells, added, checked, hold, sampled
+from dpsketch.arrays import Integers, Words
+from dpsketch.bounding import codes_of
+from dpsketch.core.contributions import Cells, added, checked
 from dpsketch.hashing import dictionary_codes, fingerprint, to_arrow
-from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.base import PlainSketch
+from dpsketch.privacy import Unit
 from dpsketch.sketches.countsketch.addition import spread
-from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
-from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.heavy.keys import Keys
 from dpsketch.sketches.heavy.private import PrivateHeavyHitters, level_keys
 from dpsketch.sketches.heavy.spec import DENSE, INNER, LEAF, TOTAL, HeavyHittersSpec
-from dpsketch.sketches.keyed import TableSketch
-from dpsketch.sketches.specs import fingerprint_of
-from dpsketch.sketches.weights import weighed
+from dpsketch.sketches.sketch import Entries, Parsed, Sketch
+from dpsketch.sketches.specs import DEFAULT_SEED
 
 __all__ = ["HeavyHitters"]
 
@@ -40,7 +35,7 @@ _SAMPLE = 1 << 15
 Units = npt.NDArray[np.int64]
 
 
-class HeavyHitters(TableSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec, PrivateHeavyHitters]):
+class HeavyHitters(Sketch[HeavyHittersSpec, PrivateHeavyHitters]):
     """The sensitive sketch: takes records, merges, and is released once its budget is charged.
 
     It stores no key, has a fixed size, and its tables add up. Where keys may be held until the release, a
@@ -79,6 +74,8 @@ class HeavyHitters(TableSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec, 
     """
 
     kind: ClassVar[str] = "heavy"
+    spec_type: ClassVar[Any] = HeavyHittersSpec
+    release_type: ClassVar[Any] = PrivateHeavyHitters
 
     def __init__(
         self,
@@ -95,43 +92,34 @@ class HeavyHitters(TableSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec, 
         self._spec.weight_grid.refuse_without_one()
 
     def _start(self, spec: HeavyHittersSpec) -> None:
-        self._spec = spec
+        super()._start(spec)
         self._row_keys = level_keys(spec)
-        self._dense = np.zeros(spec.space.dense_cells, dtype=np.int64)
-        self._tables = np.zeros((spec.sketched, spec.rows, spec.width), dtype=np.int64)
         self._stated = {table.name: table for table in spec.tables()}
 
-    def __repr__(self) -> str:
-        spec = self._spec
-        shape = f"{spec.sketched} tables of {spec.rows}×{spec.width}"
-        return f"<HeavyHitters {shape}, spec {fingerprint_of(spec)}, sensitive>"
+    @property
+    def _tables(self) -> list[Integers]:
+        """The tables of the sketched levels, the keys' own last."""
+        return [*self._arrays.get(INNER, ()), *self._arrays[LEAF]]
 
-    def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
-        column = to_arrow(keys, self._spec.key_type)
-        batch = fingerprint(column, self._spec.key_type)
-        records = self._spec.space.parse(column)
-        if self._protects_users(users, disjoint_users, counts):
-            bounded = self._bounded(batch, users, weights)
-            sums = np.add.reduceat(bounded.units, bounded.starts[:-1]) if len(bounded.units) else bounded.units
+    def _parse(self, records: Any) -> Parsed:
+        column = to_arrow(records, self._spec.key_type)
+        return Parsed(fingerprint(column, self._spec.key_type), _Read(self._spec.space.parse(column), column))
+
+    def _prepare(self, entries: Entries) -> Callable[[], None]:
+        records, column = entries.values
+        if entries.starts is not None:
+            units = entries.amounts
+            sums = np.add.reduceat(units, entries.starts[:-1]) if len(units) else units
             checked(self._stated[TOTAL], Cells.of(np.zeros((len(sums), 1), np.int64), sums))
-            self._admit_users(bounded, weights, disjoint_users)
-            self._add_users(records.take(bounded.rows), bounded)
-        else:
-            amounts = weighed(self._spec.weight_grid, batch, weights, counts)
-            if batch.kept is not None:
-                records = records.take(np.flatnonzero(batch.kept))
-            places, units, _ = sampled(len(records), amounts.units)
-            hold(self._stated.values(), self._spread(records.take(places), units))
-            summed = _summed(column, batch.kept, amounts.added)
-            self._admit_records(batch, amounts.added, weights, counts)
-            if summed is None:
-                self._add_records(records, amounts.added)
-            else:
-                self._add_records(self._spec.space.parse(summed[0]), summed[1])
+            return partial(self._add_users, records, entries.starts, units)
+        self._check_sample(entries)
+        summed = _summed(column, entries.rows, entries.added)
+        if summed is None:
+            return partial(self._add_records, records, entries.added)
+        return partial(self._add_records, self._spec.space.parse(summed[0]), summed[1])
 
-    def _spread(self, records: Keys, units: Units) -> dict[str, Cells]:
-        """Return the contributions of records to every table, as :meth:`_add_block` adds them."""
-        width, keys = self._spec.width, self._row_keys
+    def _spread(self, entries: Entries) -> dict[str, Cells]:
+        width, keys, units, records = self._spec.width, self._row_keys, entries.amounts, entries.values.keys
         levels = [
             (prefixes.prints(), units if present is None else units * present)
             for prefixes, present in self._levels(records)
@@ -151,7 +139,8 @@ class HeavyHitters(TableSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec, 
 
     def _add_block(self, records: Keys, units: Units) -> None:
         """Add records to every level; ``units`` has one entry a record, or a single one for all."""
-        add_units(self._dense, self._dense_cells(records), units)
+        add_units(self._arrays[DENSE], self._dense_cells(records), units)
+        tables = self._tables
         for level, (prefixes, present) in enumerate(self._levels(records)):
             amounts = units
             if present is not None:
@@ -159,21 +148,21 @@ class HeavyHitters(TableSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec, 
                 amounts = units if len(units) == 1 else units[present]
             prints = prefixes.prints()
             if len(amounts) == 1 and amounts[0] == 1:
-                kernels.add_ones(self._tables[level], prints, self._row_keys[level])
+                kernels.add_ones(tables[level], prints, self._row_keys[level])
             else:
                 amounts = np.ascontiguousarray(np.broadcast_to(amounts, prints.shape))
-                kernels.add_weighted(self._tables[level], prints, self._row_keys[level], amounts)
+                kernels.add_weighted(tables[level], prints, self._row_keys[level], amounts)
 
-    def _add_users(self, records: Keys, bounded: Bounded) -> None:
+    def _add_users(self, records: Keys, starts: Integers, units: Integers) -> None:
         """Add bounded records to every level, each user once at each place of it."""
-        clip, above = self._spec.leaf.user_clip, self._spec.sketched - 1
-        cells = _once_a_user(bounded, self._dense_cells(records).view(np.uint64), None)
-        dense = Cells(cells.starts, cells.fingerprints.view(np.int64), cells.units)
-        added(self._dense, checked(self._stated[DENSE], dense))
+        clip, tables = self._spec.leaf.user_clip, self._tables
+        edges, cells, amounts = _once_a_user(starts, self._dense_cells(records).view(np.uint64), units, None)
+        added(self._arrays[DENSE], checked(self._stated[DENSE], Cells(edges, cells.view(np.int64), amounts)))
         for level, (prefixes, present) in enumerate(self._levels(records)):
-            table = self._stated[LEAF] if level == above else self._stated[INNER].part(above)
-            once = _once_a_user(bounded, prefixes.prints(), present)
-            clipped = clip.add(self._tables[level], table, once, self._row_keys[level])
+            last = level == len(tables) - 1
+            table = self._stated[LEAF] if last else self._stated[INNER].part(len(tables) - 1)
+            once = _once_a_user(starts, prefixes.prints(), units, present)
+            clipped = clip.add(tables[level], table, *once, self._row_keys[level])
         self._clipped += clipped
 
     def _dense_cells(self, records: Keys) -> npt.NDArray[np.int64]:
@@ -198,49 +187,34 @@ class HeavyHitters(TableSketch[HeavyHittersSpec], PlainSketch[HeavyHittersSpec, 
                 present = fitting if present is None else present & fitting
             yield records.cut(depth), present
 
-    def _absorb(self, other: Self) -> None:
-        super()._absorb(other)
-        self._dense += other._dense
-        self._tables += other._tables
-
-    def _release(self, budget: Budget, account: Account) -> PrivateHeavyHitters:
-        spec = self._spec
-        permit = self._pay(spec, spec.laws(budget), budget, account)
-        return PrivateHeavyHitters(spec, permit.draw_all(self._exact(), caveat=self._counted.caveat))
-
-    def _exact(self) -> dict[str, npt.NDArray[np.int64]]:
+    def _exact(self) -> dict[str, Integers]:
         """Return the exact tables by name. Sensitive."""
-        total = np.array([self._mass], dtype=np.int64)
-        return {TOTAL: total, DENSE: self._dense, INNER: self._tables[:-1], LEAF: self._tables[-1:]}
-
-    def _to_document(self) -> files.Document:
-        header: dict[str, Any] = {"spec": self._spec.to_json(), "mass": str(self._mass)}
-        arrays: dict[str, files.Array] = {"dense": self._dense, "tables": self._tables}
-        if self._spec.leaf.clip is not None:
-            header["clipped"] = self._clipped
-        return files.Document("heavy", True, header, arrays)
-
-    @classmethod
-    def _from_document(cls, document: files.Document) -> Self:
-        sketch = cls.from_spec(HeavyHittersSpec.from_json(document.header["spec"]))
-        sketch._dense[:] = integer_array(document, "dense", sketch._dense.shape)
-        sketch._tables[:] = integer_array(document, "tables", sketch._tables.shape)
-        sketch._mass = int(document.header["mass"])
-        if sketch._spec.leaf.clip is not None:
-            sketch._clipped = int(document.header["clipped"])
-        return sketch
+        return {TOTAL: np.array([self._mass], np.int64), **self._arrays}
 
 
-def _once_a_user(batch: Bounded, prints: npt.NDArray[np.uint64], present: npt.NDArray[np.bool_] | None) -> Bounded:
-    """Return a bounded batch with prefixes in the place of keys, each once a user, with the largest of its units."""
-    starts, kept, units = np.empty_like(batch.starts), np.empty_like(prints), np.empty_like(batch.units)
+class _Read(NamedTuple):
+    """A column of keys: parsed, and as it came."""
+
+    keys: Keys
+    column: pa.ChunkedArray
+
+    def take(self, rows: Integers) -> _Read:
+        """Return the keys of some rows; the column stays whole."""
+        return _Read(self.keys.take(rows), self.column)
+
+
+def _once_a_user(
+    starts: Integers, prints: Words, units: Integers, present: npt.NDArray[np.bool_] | None
+) -> tuple[Integers, Words, Integers]:
+    """Return prefixes of bounded keys, each once a user with the largest of its units, as starts, prints and units."""
+    edges, kept, largest = np.empty_like(starts), np.empty_like(prints), np.empty_like(units)
     marks = np.ones(len(prints), np.bool_) if present is None else present
-    distinct_prefixes(batch.starts, prints, batch.units, marks, starts, kept, units)
-    return replace(batch, starts=starts, fingerprints=kept[: starts[-1]], units=units[: starts[-1]])
+    distinct_prefixes(starts, prints, units, marks, edges, kept, largest)
+    return edges, kept[: edges[-1]], largest[: edges[-1]]
 
 
 def _summed(
-    column: pa.ChunkedArray, kept: npt.NDArray[np.bool_] | None, amounts: Units | int
+    column: pa.ChunkedArray, rows: Integers | None, amounts: Units | int
 ) -> tuple[pa.ChunkedArray, Units] | None:
     """Return the distinct texts of a batch and the units of each; None where there are too many to gain by it.
 
@@ -262,7 +236,7 @@ def _summed(
         encoded = column.dictionary_encode()
         texts = encoded.chunk(0).dictionary
         codes = np.concatenate([codes_of(chunk.indices) for chunk in encoded.chunks])
-    codes = codes if kept is None else codes[kept]
+    codes = codes if rows is None else codes[rows]
     if isinstance(amounts, int):
         return pa.chunked_array([texts]), amounts * np.bincount(codes, minlength=len(texts))
     units = np.zeros(len(texts), np.int64)

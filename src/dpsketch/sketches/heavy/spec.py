@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Receipt, promise
-from dpsketch.core.laws import Additive, Law
+from dpsketch.core.laws import Law
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
-from dpsketch.laws.calibration import additive
 from dpsketch.noise import Noise
 from dpsketch.numbers import hold_whole, real_number
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.guess import guessed_counts
 from dpsketch.sketches.heavy.keys import KeySpace
-from dpsketch.sketches.specs import ReleasePreview, StoredSpec, hold_key_columns
-from dpsketch.sketches.weights import GridSpec
+from dpsketch.sketches.specs import ReleasePreview, Spec, hold_key_columns
 
 if TYPE_CHECKING:
     from dpsketch.sketches.heavy.predict import Prediction
@@ -52,7 +50,7 @@ class TreeNoise:
 
 @stored
 @dataclass(frozen=True, slots=True)
-class HeavyHittersSpec(GridSpec, StoredSpec):
+class HeavyHittersSpec(Spec):
     """All that two HeavyHitters sketches must share to merge. Public.
 
     Attributes
@@ -118,9 +116,13 @@ class HeavyHittersSpec(GridSpec, StoredSpec):
         return CountSketchSpec(self.rows, self.width, self.unit, self.seed, self.grid, self.key_type, self.key_columns)
 
     @property
-    def memory(self) -> int:
-        """Bytes of the tree while it counts. Where the unit is a user, eight more for each user counted."""
-        return 8 * (1 + self.space.dense_cells + self.sketched * self.rows * self.width)
+    def summary(self) -> str:
+        """A few words for the sketch's printed form."""
+        return f"{self.sketched} tables of {self.rows}×{self.width}"
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the arrays of an empty sketch; the total is the mass that every sketch keeps."""
+        return {name: array for name, array in Spec.arrays(self).items() if name != TOTAL}
 
     def tables(self) -> tuple[Table, ...]:
         """Return the total, the first level, the tables above the keys as one, and the table of the keys.
@@ -150,9 +152,9 @@ class HeavyHittersSpec(GridSpec, StoredSpec):
         found[Table(LEAF, (1, self.rows, self.width), leaf.move)] = LEAF_SHARE
         return found
 
-    def laws(self, budget: Budget) -> tuple[Additive, ...]:
-        """Return the noise on each level: its σ is Δ/(μ√share), or its rate ε·share/Δ."""
-        return additive(budget, self.unit.neighbours, self.shares())
+    def daily(self) -> HeavyHittersSpec:
+        """Return the spec of a stream's day."""
+        return self
 
     def words(self, laws: tuple[Law, ...]) -> str:
         """Return the mechanism in words; a stream publishes all tables under one law."""

@@ -9,12 +9,13 @@ from dpsketch.laws.thresholds import FORMS
 from dpsketch.laws.votes import VOTE_FORMS
 from dpsketch.release import typed_keys
 from dpsketch.sketches.histogram.sketch import Histogram
+from dpsketch.sketches.histogram.votes import VoteHistogram
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
     from dpsketch.privacy import Unit
     from dpsketch.sketches.histogram.spec import HistogramSpec
-    from dpsketch.sketches.histogram.votes import VoteHistogram, VoteHistogramSpec
+    from dpsketch.sketches.histogram.votes import VoteHistogramSpec
 
 __all__ = ["release_arguments", "start", "vote_arguments"]
 
@@ -22,11 +23,16 @@ __all__ = ["release_arguments", "start", "vote_arguments"]
 def start(
     unit: Unit, given: dict[str, Any], *, columns: tuple[str, ...], key_type: KeyType | None
 ) -> Histogram | VoteHistogram:
-    """Start a histogram; it has no shape that must be stated."""
-    shape = dict(given)
-    if "max_counters" not in shape:
-        shape.pop("seed", None)  # which may have been drawn without knowing that nothing would be hashed
-    return Histogram(**shape, unit=unit, key_type=key_type)
+    """Start a histogram, in bounded memory if a number of counters is stated."""
+    if "max_counters" not in given:
+        # A seed may have been drawn before it was known that nothing would be hashed.
+        shape = {name: value for name, value in given.items() if name != "seed"}
+        return Histogram(**shape, unit=unit, key_type=key_type)
+    for name in ("memory_limit", "temp_directory", "grid"):
+        if name in given:
+            flag = name.replace("_", "-")
+            raise InvalidInput(f"--max-counters bounds the memory, and each key counts once: leave --{flag} out.")
+    return VoteHistogram(**given, unit=unit, key_type=key_type)
 
 
 def release_arguments(spec: HistogramSpec, given: dict[str, Any], key_type: KeyType | None) -> dict[str, Any]:

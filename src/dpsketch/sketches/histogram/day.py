@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpsketch import files
-from dpsketch.errors import FileRefused
+from dpsketch.core.account import Account
+from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.hashing import KeyType, fingerprint
+from dpsketch.laws.entries import COUNTS
 from dpsketch.laws.names import stored_names
+from dpsketch.privacy import Budget
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.histogram.named import name_order, named_column, read_names
-from dpsketch.sketches.histogram.rows import decoded, taken
+from dpsketch.sketches.histogram.named import name_order, named_column, of_one_type, read_names
+from dpsketch.sketches.histogram.rows import decoded
 from dpsketch.sketches.histogram.spec import HistogramSpec
-from dpsketch.sketches.keyed import WeighedSketch
-from dpsketch.sketches.weights import record_units
+from dpsketch.sketches.sketch import Entries, Parsed, Sketch
 
-__all__ = ["NamedDay", "key_column", "spelled"]
+__all__ = ["NamedDay"]
 
 
-def key_column(keys: Any, key_type: KeyType | None) -> pa.Array:
+def _key_column(keys: Any, key_type: KeyType | None) -> pa.Array:
     """Return keys in one form: integers of 64 bits, or the bytes of texts. Missing ones stay missing."""
     column, found, _ = named_column(keys, key_type)
     whole = column.combine_chunks()
@@ -32,74 +38,102 @@ def key_column(keys: Any, key_type: KeyType | None) -> pa.Array:
     return whole.cast(pa.int64() if (found or key_type) == "int" else pa.large_binary())
 
 
-class NamedDay(WeighedSketch[HistogramSpec]):
+class NamedDay(Sketch[HistogramSpec, Any]):
     """The exact counts of one day, by name. Sensitive.
 
     Names are compared exactly, so that nothing rests on a hash; which keys of a user count, where there are too many,
-    follows from a hash of user and key alone.
+    follows from a hash of user and key alone. Keys that are not on a public list count for nothing: a user has at most
+    ``max_keys`` listed keys a day, and no more than the list has.
     """
 
     kind: ClassVar[str] = "histogram"
+    spec_type: ClassVar[Any] = HistogramSpec
+
+    # The public list, each key once, texts as bytes; None if keys are found.
+    listed: list[Any] | None = None
+
+    @classmethod
+    def of_keys(cls, spec: HistogramSpec, keys: Any) -> Self:
+        """Start a day of a histogram with a public list, on which a key counts once, or with None, without one."""
+        if keys is None:
+            return cls.from_spec(spec.daily())
+        column = _key_column(keys, spec.key_type)
+        if not len(column) or column.null_count:
+            raise InvalidInput("keys= is a list of at least one key, without nulls.")
+        key_type: KeyType = "int" if pa.types.is_integer(column.type) else "text"
+        day = cls.from_spec(replace(spec, key_type=key_type).daily())
+        day.listed = list(dict.fromkeys(column.to_pylist()))
+        return day
 
     def _start(self, spec: HistogramSpec) -> None:
-        self._spec = spec
+        super()._start(spec)
         self._units: dict[Any, int] = {}
 
-    @property
-    def units(self) -> dict[Any, int]:
-        """What was counted of each key, text as bytes. Sensitive."""
-        return self._units
+    def empty_like(self) -> Self:
+        """Start an empty day of the same list."""
+        day = super().empty_like()
+        day.listed = self.listed
+        return day
 
-    def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
-        column = key_column(keys, self._spec.key_type)
-        batch = fingerprint(column, self._spec.key_type)
-        if self._protects_users(users, disjoint_users, counts):
-            bounded = self._bounded(batch, users, weights)
-            found = _sums(column, bounded.rows, bounded.units)
-            self._admit_users(bounded, weights, disjoint_users)
-        else:
-            units = record_units(self._spec.weight_grid, batch, weights, counts)
-            found = _sums(column, np.arange(len(column)) if batch.kept is None else np.flatnonzero(batch.kept), units)
-            self._admit_records(batch, units, weights, counts)
-        for key, amount in found:
+    def lists(self, keys: Any) -> bool:
+        """Say whether this is the public list, whatever its order."""
+        return set(_key_column(keys, self._spec.key_type).to_pylist()) == set(self.listed or ())
+
+    def _exact(self) -> dict[Any, Any]:
+        """Return the counts of listed keys as one table, or what was counted of each key. Sensitive."""
+        if self.listed is None:
+            return self._units
+        return {COUNTS: np.array([self._units.get(key, 0) for key in self.listed], np.int64)}
+
+    def _parse(self, records: Any) -> Parsed:
+        column = _key_column(records, self._spec.key_type)
+        if self.listed is not None:
+            column = pc.if_else(pc.is_in(column, pa.array(self.listed, column.type)), column, None)
+        return Parsed(fingerprint(column, self._spec.key_type), column)
+
+    def _prepare(self, entries: Entries) -> Callable[[], None]:
+        return partial(self._add_sums, _sums(entries.values, entries.amounts))
+
+    def _add_sums(self, sums: Iterable[tuple[Any, int]]) -> None:
+        for key, amount in sums:
             self._units[key] = self._units.get(key, 0) + amount
+
+    def _release(self, budget: Budget, account: Account, **options: Any) -> Any:
+        """Refuse: a day is published by its stream, which was charged for it."""
+        raise ReleaseRefused("this sketch is a day of a stream: merge it into the stream, which publishes it.")
 
     def _absorb(self, other: Self) -> None:
-        super()._absorb(other)
-        for key, amount in other._units.items():
-            self._units[key] = self._units.get(key, 0) + amount
+        self._add_sums(other._units.items())
 
-    def _to_document(self) -> files.Document:
+    def _stored_arrays(self) -> dict[str, files.Array]:
         order = sorted(self._units, key=name_order)
         arrays: dict[str, files.Array] = {
             "names": stored_names(order), "units": np.array([self._units[key] for key in order], np.int64)
         }  # fmt: skip
-        return files.Document(self.kind, True, {"spec": self._spec.to_json(), "mass": str(self._mass)}, arrays)
+        return arrays if self.listed is None else {**arrays, "listed": stored_names(self.listed)}
 
-    @classmethod
-    def _from_document(cls, document: files.Document) -> Self:
-        sketch = cls.from_spec(HistogramSpec.from_json(document.header["spec"]))
-        names = [spelled(name) for name in read_names(document.arrays.get("names"), sketch._spec)]
+    def _restore(self, document: files.Document) -> None:
+        names = _stored_keys(document, "names", self._spec)
         units = integer_array(document, "units", (len(names),))
-        if len(set(names)) < len(names) or np.any(units < 1):
+        if np.any(units < 1):
             raise FileRefused("the file's counts by name are not those that dpsketch writes.")
-        sketch._units = dict(zip(names, units.tolist(), strict=True))
-        sketch._mass = int(document.header["mass"])
-        return sketch
+        if "listed" in document.arrays:
+            self.listed = _stored_keys(document, "listed", self._spec)
+        self._units = dict(zip(names, units.tolist(), strict=True))
 
 
-def spelled(name: Any) -> Any:
-    """Return a key as it is counted here: an integer, or the bytes of a text."""
-    return name.encode() if isinstance(name, str) else name
+def _stored_keys(document: files.Document, array: str, spec: HistogramSpec) -> list[Any]:
+    """Return the keys of a file, each once, as they are counted here: integers, or the bytes of texts."""
+    names = read_names(document.arrays.get(array), spec)
+    keys = [name.encode() if isinstance(name, str) else name for name in names]
+    if len(set(keys)) < len(keys) or not of_one_type(names, spec.key_type):
+        raise FileRefused("the file's keys are not those that dpsketch writes.")
+    return keys
 
 
-def _sums(column: pa.Array, rows: npt.NDArray[Any], units: npt.NDArray[np.int64]) -> list[tuple[Any, int]]:
-    """Return how much each key has in some rows of a column; what counts for nothing is left out."""
-    if not len(rows):
-        return []
-    chosen = taken(pa.chunked_array([column]), rows).combine_chunks()
-    chosen = chosen if isinstance(chosen, pa.Array) else pa.concat_arrays(chosen.chunks)
-    encoded = chosen.dictionary_encode()
+def _sums(column: pa.Array, units: npt.NDArray[np.int64]) -> list[tuple[Any, int]]:
+    """Return how much each key of a column has; keys that add nothing are left out."""
+    encoded = column.dictionary_encode()
     sums = np.zeros(len(encoded.dictionary), np.int64)
     np.add.at(sums, encoded.indices.to_numpy(zero_copy_only=False), units)
     pairs = zip(encoded.dictionary.to_pylist(), sums.tolist(), strict=True)

@@ -12,10 +12,11 @@ import pyarrow as pa
 from dpsketch import threads
 from dpsketch._compiled import grouping, identity
 from dpsketch.arrays import Integers, Words, read_only
+from dpsketch.changes import Changeable
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
+from dpsketch.processes import OneProcess
 from dpsketch.sketches.histogram.rows import NO_BYTES, NO_EDGES, NO_WORDS, Rows
-from dpsketch.sketches.partials import Sensitive
 
 __all__ = ["KeySlots", "Scratch", "blocks"]
 
@@ -28,7 +29,7 @@ _LEAST_SLOTS = 1 << 10
 _REGIONED = 1 << 16  # slots from which on a table has regions, that threads may own
 
 
-class KeySlots(Sensitive):
+class KeySlots(OneProcess, Changeable):
     """Distinct keys by number: their identities, their units, and the names of long texts."""
 
     key_type: KeyType | None

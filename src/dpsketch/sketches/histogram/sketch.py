@@ -20,7 +20,7 @@ from dpsketch.laws.entries import HistogramState
 from dpsketch.laws.thresholds import Form
 from dpsketch.noise import noise_is_for_tests
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.base import Accumulator
+from dpsketch.sketches.frames import Columns
 from dpsketch.sketches.histogram.disk import Disk, Limit
 from dpsketch.sketches.histogram.held import Held, Opened
 from dpsketch.sketches.histogram.named import named_column, names_of
@@ -28,10 +28,7 @@ from dpsketch.sketches.histogram.pairs import check_room
 from dpsketch.sketches.histogram.private import PrivateHistogram
 from dpsketch.sketches.histogram.rows import kept_rows, taken
 from dpsketch.sketches.histogram.spec import HistogramSpec
-from dpsketch.sketches.histogram.votes import VoteHistogram
-from dpsketch.sketches.histogram.votes.spec import DEFAULT_SEED
-from dpsketch.sketches.keyed import KeyedPartial
-from dpsketch.sketches.specs import fingerprint_of, stated_unit
+from dpsketch.sketches.sketch import Sketch
 from dpsketch.sketches.weights import checked_total, whole_counts
 
 if TYPE_CHECKING:
@@ -43,11 +40,12 @@ __all__ = ["Histogram"]
 _ALL = 1 << 31  # keys of one user, more than anybody has
 
 
-class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
+class Histogram(Sketch[HistogramSpec, PrivateHistogram]):
     """The sensitive histogram: counts every key exactly, merges, and is released once its budget is charged.
 
     Use it wherever the keys, or the pairs of users and keys, can be held: no sketch answers better. Its releases hold
-    the *names* of keys, of those that the mechanism lets pass or of a public list.
+    the *names* of keys, of those that the mechanism lets pass or of a public list. If the distinct keys fit neither in
+    memory nor on disk, use a :class:`~dpsketch.VoteHistogram`.
 
     Parameters
     ----------
@@ -58,11 +56,6 @@ class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
         The step to which weights are rounded.
     key_type : {"int", "text"}, optional
         What the keys are. By default what a column's own type says.
-    max_counters : int, optional
-        Bounds the memory: keys vote in so many buckets, and what is started is a
-        :class:`~dpsketch.VoteHistogram`, whose releases are asked alike.
-    seed : int, optional
-        Goes with ``max_counters``: the seed of the hash that gives keys their buckets.
     memory_limit : str, optional
         About how much memory the histogram may take, such as ``"2GB"``: what does not fit goes to disk, through DuckDB,
         into a folder that only this user can open and that is gone with the histogram. Its releases are the same. A
@@ -85,31 +78,12 @@ class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
     """
 
     kind: ClassVar[str] = "histogram"
+    spec_type: ClassVar[Any] = HistogramSpec
+    release_type: ClassVar[Any] = PrivateHistogram
     chooses_bounds: ClassVar[bool] = True
 
     _limit: Limit | None
     _disk: Disk | None
-
-    def __new__(
-        cls,
-        *,
-        unit: Unit | None = None,
-        grid: float = 1,
-        key_type: KeyType | None = None,
-        max_counters: int | None = None,
-        seed: int | None = None,
-        memory_limit: str | None = None,
-        temp_directory: str | os.PathLike[str] | None = None,
-    ) -> Any:
-        """Start a histogram, or one of another class where its memory is to be bounded."""
-        if max_counters is None:
-            return super().__new__(cls)
-        if memory_limit is not None or temp_directory is not None:
-            raise InvalidInput("max_counters= bounds the memory already: leave memory_limit= and temp_directory= out.")
-        if grid != 1:
-            raise InvalidInput("with max_counters= a key counts once for a record or user: leave grid= out.")
-        seed = DEFAULT_SEED if seed is None else seed
-        return VoteHistogram(unit=stated_unit(unit), max_counters=max_counters, seed=seed, key_type=key_type)
 
     def __init__(
         self,
@@ -117,13 +91,9 @@ class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
         unit: Unit,
         grid: float = 1,
         key_type: KeyType | None = None,
-        max_counters: None = None,
-        seed: int | None = None,
         memory_limit: str | None = None,
         temp_directory: str | os.PathLike[str] | None = None,
     ) -> None:
-        if seed is not None:
-            raise InvalidInput("seed= goes with max_counters=: without it there is no hash that it would choose.")
         if memory_limit is None and temp_directory is not None:
             raise InvalidInput("temp_directory= goes with memory_limit=: without it nothing goes to disk.")
         self._start(HistogramSpec(unit, grid, key_type))
@@ -132,18 +102,14 @@ class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
             self._limit = Limit.of(memory_limit, None if temp_directory is None else os.fspath(temp_directory))
 
     def _start(self, spec: HistogramSpec) -> None:
-        self._spec = spec
+        super()._start(spec)
         self._held = Held(spec)
-        # What did not fit into the memory that the histogram may take, where that has a limit.
+        # The content beyond the memory limit, if there is one.
         self._limit = self._disk = None
-        self._mass = 0
         # Whether a partial with another secret was merged into this one, whatever it held.
         self._apart = False
         # Whether a secret came from a seeded source.
         self._for_tests = noise_is_for_tests()
-
-    def __repr__(self) -> str:
-        return f"<Histogram by {self._spec.unit.level}, spec {fingerprint_of(self._spec)}, sensitive>"
 
     def empty_like(self) -> Self:
         """Start an empty histogram that will merge with this one, and shares its secret hash."""
@@ -152,12 +118,13 @@ class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
         sketch._limit = self._limit
         return sketch
 
-    def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
-        column, found, declared = named_column(keys, self._key_type)
-        if self._protects_users(users, disjoint_users, counts):
-            self._add_users(column, users, weights)
+    def _count(self, columns: Columns, disjoint_users: bool) -> None:
+        """Count a batch; users are bounded at release."""
+        column, found, declared = named_column(columns.records, self._key_type)
+        if self._protects_users(columns.users, disjoint_users, columns.counts):
+            self._add_users(column, columns.users, columns.weights)
         else:
-            self._add_records(column, weights, counts)
+            self._add_records(column, columns.weights, columns.counts)
         self._note_type(found, declared)
 
     def _add_records(self, column: pa.ChunkedArray, weights: Any, counts: Any) -> None:
@@ -229,9 +196,7 @@ class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
         return replace(self._cut, records=pairs, left_out=over, counted=counted)
 
     def _absorb(self, other: Self) -> None:
-        self._for_tests |= other._for_tests
         self._apart |= other._apart or not np.array_equal(self._held.keys.secret, other._held.keys.secret)
-        self._mass += other._mass
         self._held.absorb(other._held)
         self._spill()
         if other._disk is not None:
@@ -243,7 +208,6 @@ class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
                 self._spill()
 
     def _check_absorb(self, other: Self) -> None:
-        checked_total(self._mass, other._mass, 1, 1)
         self._held.check_absorb(other._held)
 
     def release(
@@ -324,26 +288,26 @@ class Histogram(KeyedPartial, Accumulator[HistogramSpec]):
             with self._disk.opened(self._held) as opened:
                 yield opened
 
-    def _to_document(self) -> files.Document:
-        held = self._held
-        if self._disk is not None:  # a file is written from memory
-            whole = self.empty_like()
-            whole._limit = None
-            whole._absorb(self)
-            held = whole._held
-        own, arrays = held.to_document()
-        header = {"spec": self._spec.to_json(), "apart": self._apart, "for_tests": self._for_tests, **own}
-        return files.Document("histogram", True, header, arrays)
+    def _whole(self) -> Held:
+        """Return the content in memory, from which a file is written."""
+        if self._disk is None:
+            return self._held
+        whole = self.empty_like()
+        whole._limit = None
+        whole._absorb(self)
+        return whole._held
 
-    @classmethod
-    def _from_document(cls, document: files.Document) -> Self:
+    def _header(self) -> dict[str, Any]:
+        return {"apart": self._apart, "for_tests": self._for_tests, **self._whole().to_document()[0]}
+
+    def _stored_arrays(self) -> dict[str, files.Array]:
+        return self._whole().to_document()[1]
+
+    def _restore(self, document: files.Document) -> None:
         header = document.header
-        sketch = cls.from_spec(HistogramSpec.from_json(header["spec"]))
-        sketch._held = Held.from_document(sketch._spec, header, dict(document.arrays))
-        sketch._for_tests = _flag(header["for_tests"])
-        sketch._apart = _flag(header["apart"])
-        sketch._mass = sketch._held.mass
-        return sketch
+        self._held = Held.from_document(self._spec, header, dict(document.arrays))
+        self._for_tests, self._apart = _flag(header["for_tests"]), _flag(header["apart"])
+        self._mass = self._held.mass
 
 
 def _part(column: pa.ChunkedArray, part: slice) -> pa.ChunkedArray:

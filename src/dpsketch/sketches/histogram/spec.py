@@ -20,8 +20,7 @@ from dpsketch.laws.thresholds import FORMS, CountThreshold, Form
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.privacy import ApproximateCost, Budget, PureCost, Unit, ZcdpCost
 from dpsketch.sketches.histogram.calibration import LARGEST_CAP, SHARE, choice_laws, choose, single_counts
-from dpsketch.sketches.specs import ReleasePreview, StoredSpec, check_key_type, hold_key_columns
-from dpsketch.sketches.weights import GridSpec
+from dpsketch.sketches.specs import ReleasePreview, Spec, hold_common
 
 __all__ = ["HistogramSpec"]
 
@@ -37,7 +36,7 @@ _LESS = 1 - 1e-9
 
 @stored
 @dataclass(frozen=True, slots=True)
-class HistogramSpec(GridSpec, StoredSpec):
+class HistogramSpec(Spec):
     """All that two histograms must share to merge. Public.
 
     Attributes
@@ -58,16 +57,11 @@ class HistogramSpec(GridSpec, StoredSpec):
     key_columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.unit, Unit):
-            raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
-        check_key_type(self.key_type)
-        hold_key_columns(self)
-        object.__setattr__(self, "grid", self.weight_grid.step)
+        hold_common(self)
 
-    @property
-    def seed(self) -> int:
-        """What orders a user's keys where they are bounded as they come, day after day; the same everywhere."""
-        return 1
+    def arrays(self) -> dict[str, Any]:
+        """Return no arrays: the sketch keeps a state of its own."""
+        return {}
 
     @property
     def memory(self) -> int:
@@ -85,6 +79,21 @@ class HistogramSpec(GridSpec, StoredSpec):
         if unit.level == "user":
             found.append(weights_table(min(unit.max_keys, LARGEST_CAP)))
         return (*found, *(CHOICE_TABLES if unit.chosen else ()))
+
+    def shares(self) -> dict[Table, float]:
+        """Return the only table of a stream's day: the counts of all keys."""
+        return {self.tables()[0]: 1.0}
+
+    def daily(self) -> HistogramSpec:
+        """Return the spec of a stream's day: keys of one column, whose type is stated."""
+        if self.key_columns:
+            raise InvalidInput("a stream counts keys of one column. Join several in one.")
+        if self.key_type is None:
+            raise InvalidInput(
+                "say key_type='text' or 'int' of a histogram whose keys are found day by day, or give a public list, "
+                "keys=[…]: a day without records must not differ from others by its type."
+            )
+        return self
 
     def law(
         self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None, **options: Any

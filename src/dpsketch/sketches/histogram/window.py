@@ -25,7 +25,7 @@ from dpsketch.numbers import hold_whole
 from dpsketch.release import SketchRelease
 from dpsketch.results import Estimates
 from dpsketch.sketches.continual.decoding import are_finite
-from dpsketch.sketches.continual.portions import Window
+from dpsketch.sketches.continual.windows import Window
 from dpsketch.sketches.histogram.named import (
     NamedCounts,
     of_one_type,
@@ -125,8 +125,9 @@ class PrivateDailyHistogram(NamedCounts, SketchRelease):
         self.values.flags.writeable = False
 
     @classmethod
-    def of(cls, spec: HistogramSpec, names: list[Any], window: Window) -> Self:
-        """Return the release of a window, of keys with these names."""
+    def of_window(cls, spec: HistogramSpec, window: Window) -> Self:
+        """Return the release of a window, of the keys of a public list or those that were found by now."""
+        names = list(window.published.names or ())
         arrays = {"names": stored_names(names), "table": window.tables[COUNTS], "weights": window.stretch.weights}
         part = Part(NamedWindow(window.law, window.published.day, window.signed), arrays)
         return cls(spec, Drawn((window.receipt,), {COUNTS: part}, window.guarantee))

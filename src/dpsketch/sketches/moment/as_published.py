@@ -25,10 +25,9 @@ from dpsketch.laws.stable import Floor, significant
 from dpsketch.noise import random_words
 from dpsketch.numbers import real_number, whole_number
 from dpsketch.privacy import Guarantee, MomentCost, Unit
-from dpsketch.sketches.frames import takes_frames
+from dpsketch.processes import OneProcess
 from dpsketch.sketches.moment.private import PrivateMoment
 from dpsketch.sketches.moment.sketch import MomentSketch
-from dpsketch.sketches.partials import Sensitive
 from dpsketch.sketches.weights import real_numbers
 
 __all__ = [
@@ -103,7 +102,7 @@ def _log_binomial(count: int, rate: float) -> Any:
     return chosen + b * math.log(rate) + (count - b) * math.log1p(-rate)
 
 
-class MomentSketchAsPublished(Sensitive):
+class MomentSketchAsPublished(OneProcess):
     """Algorithm 2: each record enters all coordinates with probability ``rate``, and no floor is added.
 
     Parameters
@@ -133,7 +132,6 @@ class MomentSketchAsPublished(Sensitive):
     def __repr__(self) -> str:
         return f"<MomentSketchAsPublished p={self._sketch.spec.p:g}, size {self._sketch.spec.size}, sensitive>"
 
-    @takes_frames
     def update(self, keys: Any, *, weights: Any = None) -> None:
         """Add records, each with one coin for all coordinates (Algorithm 2, line 4)."""
         column = to_arrow(keys)
@@ -150,7 +148,6 @@ class MomentSketchAsPublished(Sensitive):
         ratio = theorem_1_ratio(
             spec.p, records=self._records, keys=self._keys, max_weight=max(1.0, spec.largest_weight)
         )
-        self._begin_change()
         # No permit is paid for, since nobody may pay for a promise that does not hold: no law of this was drawn.
         scale = self._sketch._spend(lambda sums, _: significant(law.scale_of(sums[0]), law.digits)) / self._rate**spec.p
         claimed = Guarantee(

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -24,17 +24,17 @@ from dpsketch.laws.scales import Estimator, pivot_variance
 from dpsketch.laws.secret import Secret
 from dpsketch.numbers import real_number
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.base import agreed_spec, stated_spec, stored_type
-from dpsketch.sketches.keyed import KeyedPartial
+from dpsketch.sketches.frames import Columns
 from dpsketch.sketches.moment.batches import of_records, of_users
 from dpsketch.sketches.moment.private import PrivateMoment, PrivateMomentProfile
 from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentProfileSpec, MomentSpec, Stream
+from dpsketch.sketches.sketch import Sketch
 from dpsketch.sketches.specs import ReleasePreview, fingerprint_of
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
 
-__all__ = ["EndingSketch", "MomentProfile", "MomentSketch"]
+__all__ = ["MomentProfile", "MomentSketch"]
 
 ReleaseT = TypeVar("ReleaseT")
 SpentT = TypeVar("SpentT")
@@ -43,42 +43,51 @@ SpentT = TypeVar("SpentT")
 _RELEASED: set[str] = set()
 
 
-class EndingSketch(KeyedPartial, Generic[ReleaseT]):
+class MomentSums(Sketch[MomentSpec, ReleaseT]):
     """A sensitive sketch of one moment of a stream, or of several. Its release ends it."""
 
-    _spec: MomentSpec  # of the first moment; the others differ in p alone
-    _others: tuple[float, ...]
+    spec_type: ClassVar[Any] = MomentSpec
 
-    def _start(
-        self, spec: MomentSpec, others: tuple[float, ...], secrets: list[Secret] | None, *, partial: bool = False
-    ) -> None:
-        self._spec, self._others = spec, others
+    def _start(self, spec: MomentSpec) -> None:
+        super()._start(spec)  # of the first moment; the others differ in p alone
+        self._others: tuple[float, ...] = ()
         # One secret a moment; None if the sketch came without them.
-        self._secrets = secrets
-        self._checks = [secret.check() for secret in secrets or ()]
-        self._for_tests = any(secret.for_tests for secret in secrets or ())
-        self._partial = partial
+        self._secrets: list[Secret] | None = None
+        self._checks: list[str] = []
+        self._partial = False
         self._ended = False
-        blocks = -(-spec.size // VARIATES_PER_BLOCK)
-        self._sums = np.zeros((1 + len(others), VARIATES_PER_BLOCK * blocks))
         self._total = 0  # records of an insert-only stream, net grid units of a turnstile stream
-        self._skipped = 0
-        # What the keys seen so far are: held against later ones, and published nowhere.
-        self._seen: KeyType | None = None
-        self._counted = CountedUsers()
+        self._extend(())
+
+    def _extend(self, others: tuple[float, ...]) -> None:
+        """State the exponents beside the first, and make room for their sums."""
+        self._others = others
+        blocks = -(-self._spec.size // VARIATES_PER_BLOCK)
+        self._sums = np.zeros((1 + len(others), VARIATES_PER_BLOCK * blocks))
+
+    def _hold(self, secrets: list[Secret]) -> None:
+        """Take the secrets under which records are counted."""
+        self._secrets = secrets
+        self._checks = [secret.check() for secret in secrets]
+        self._for_tests = any(secret.for_tests for secret in secrets)
 
     def _begin(self, spec: MomentSpec, others: tuple[float, ...]) -> None:
-        """Set every attribute of an empty sketch with secrets of its own."""
-        self._start(spec, others, [Secret.draw() for _ in range(1 + len(others))])
+        """Start an empty sketch with secrets of its own."""
+        self._start(spec)
+        self._extend(others)
+        self._hold([Secret.draw() for _ in range(1 + len(others))])
+
+    @classmethod
+    def from_spec(cls, spec: MomentSpec) -> Self:
+        """Start an empty sketch of a spec, with a secret of its own."""
+        sketch = cls._blank(spec)
+        sketch._begin(spec, ())
+        return sketch
 
     @property
     @abstractmethod
     def _plan(self) -> MomentSpec | MomentProfileSpec:
         """The public spec of all moments."""
-
-    @abstractmethod
-    def _made(self, spec: Any, drawn: Any) -> ReleaseT:
-        """Return the release of what was drawn."""
 
     def empty_like(self) -> Self:
         """Start an empty partial that shares this sketch's secrets, so that it can be merged into it.
@@ -87,31 +96,17 @@ class EndingSketch(KeyedPartial, Generic[ReleaseT]):
         When the sketch is released, its partials in this process lose the secrets with it.
         """
         self._refuse_ended()
-        sketch = type(self).__new__(type(self))
-        sketch._start(
-            self._spec, self._others, self._known_secrets("nothing that merges with it can be built"), partial=True
-        )
+        secrets = self._known_secrets("nothing that merges with it can be built")
+        sketch = type(self)._blank(self._spec)
+        sketch._extend(self._others)
+        sketch._hold(secrets)
+        sketch._partial = True
         return sketch
-
-    @property
-    def spec(self) -> MomentSpec:
-        """The public spec; of several moments that of the first, from which the others differ in p alone."""
-        return self._spec
 
     @property
     def specs(self) -> list[MomentSpec]:
         """The public specs, one an exponent."""
         return [self._spec, *(replace(self._spec, p=p) for p in self._others)]
-
-    @property
-    def _key_type(self) -> KeyType | None:
-        """What further keys must be: the type that was stated, else that of the keys seen so far. Sensitive."""
-        return self._spec.key_type or self._seen
-
-    @property
-    def skipped_nulls(self) -> int:
-        """How many records had a null key or user and were skipped. Sensitive: for the data holder's eyes."""
-        return self._skipped
 
     def __repr__(self) -> str:
         exponents = ", ".join(f"{spec.p:g}" for spec in self.specs)
@@ -119,43 +114,28 @@ class EndingSketch(KeyedPartial, Generic[ReleaseT]):
         shape = f"p={exponents}, size {self._spec.size}, spec {fingerprint_of(self._plan)}"
         return f"<{type(self).__name__} {shape}, {state}>"
 
-    def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
+    def _count(self, columns: Columns, disjoint_users: bool) -> None:
         self._refuse_ended()
         secrets = self._known_secrets("it can be merged and released but not updated")
-        read = fingerprint(keys, self._key_type)
-        if not self._protects_users(users, disjoint_users, counts):
-            batch = of_records(self._spec, read, weights, counts, self._counted)
+        read = fingerprint(columns.records, self._key_type)
+        if not self._protects_users(columns.users, disjoint_users, columns.counts):
+            batch = of_records(self._spec, read, columns.weights, columns.counts, self._counted)
         else:
-            batch = of_users(self._spec, read, users, weights, self._counted, disjoint_users=disjoint_users)
+            given = (self._spec, read, columns.users, columns.weights, self._counted)
+            batch = of_users(*given, disjoint_users=disjoint_users)
         self._begin_change()
         self._counted = batch.counted
         for spec, secret, sums in zip(self.specs, secrets, self._sums, strict=True):
             secret.add(sums, batch.fingerprints, batch.weights, spec.p)
         self._total += batch.total
         self._skipped += batch.skipped
-        self._seen = self._seen or batch.key_type
-        self._spec = stated_spec(self._spec, batch.declared)
+        self._note_type(batch.key_type, batch.declared)
 
-    def merge(self, other: Self, *, disjoint_users: bool = False) -> None:
-        """Add a partial that shares this sketch's secrets (see :meth:`empty_like`); it stays as it is.
-
-        The result is that of one pass over both streams, up to the rounding of floating-point sums (about 1e-12).
-
-        Parameters
-        ----------
-        other : same kind of sketch
-            The partial. One that was merged before is refused, as is a copy of it; where the unit is a user, also one
-            that shares a user.
-        disjoint_users : bool, optional
-            State that the two share no user. No user is then compared, and the release says that it was not checked.
-        """
-        if type(other) is not type(self):
-            raise SpecMismatch(f"cannot merge a {type(self).__name__} with a {type(other).__name__}.")
+    def _check_absorb(self, other: Self) -> None:
         self._refuse_ended()
         other._refuse_ended()
-        if [spec.p for spec in self.specs] != [spec.p for spec in other.specs]:
+        if self._others != other._others:
             raise SpecMismatch("cannot merge: the two do not hold the same exponents p in the same order.")
-        spec: MomentSpec = agreed_spec(self._spec, other._spec, self._key_type, other._key_type)
         if self._checks != other._checks:
             raise SpecMismatch(
                 "cannot merge: the two sketches have different secrets. Start partials with empty_like(), or with "
@@ -166,18 +146,11 @@ class EndingSketch(KeyedPartial, Generic[ReleaseT]):
                 "cannot merge a sketch into one of its partials: two sketches of one secret could then be released. "
                 "Merge the partial into the sketch."
             )
-        if spec.unit.level == "record" and disjoint_users:
-            raise InvalidInput("disjoint_users= goes with unit=dps.per_user(max_keys=…): these sketches count records.")
-        counted = self._counted.merged(other._counted, disjoint_users=disjoint_users)
-        self._accept_partial(other)
-        self._begin_change()
-        self._partials |= other._partials
-        self._counted = counted
+
+    def _absorb(self, other: Self) -> None:
+        """Add the sums, up to the rounding of floating-point numbers (about 1e-12)."""
         self._sums += other._sums
         self._total += other._total
-        self._skipped += other._skipped
-        self._seen = self._seen or other._seen
-        self._spec = spec
 
     def release(
         self,
@@ -230,7 +203,8 @@ class EndingSketch(KeyedPartial, Generic[ReleaseT]):
                 law.name: permit.draw(law, (each, padding)) for law, each in zip(laws, sums, strict=True)
             }
         )
-        return self._made(spec, permit.drawn(parts, caveat=caveat))
+        release: ReleaseT = self.release_type(spec, permit.drawn(parts, caveat=caveat))
+        return release
 
     def _refuse_release(self) -> None:
         self._refuse_ended()
@@ -290,7 +264,7 @@ class EndingSketch(KeyedPartial, Generic[ReleaseT]):
         Without the secret it can be merged and released, not updated. Whoever holds the bytes *and* the secret can undo
         the projection.
         """
-        return files.encode(self._completed(self._to_document(include_secret)))
+        return files.encode(self._with_secrets(include_secret))
 
     def to_shared_bytes(self) -> bytes:
         """Return the sketch with its secret: only what shares it will merge."""
@@ -298,58 +272,47 @@ class EndingSketch(KeyedPartial, Generic[ReleaseT]):
 
     def save_sensitive(self, path: str | PathLike[str], *, include_secret: bool = False) -> None:
         """Write the sketch with its content to a ``.sketch`` file that only its owner may read."""
-        files.write(path, self._completed(self._to_document(include_secret)))
+        files.write(path, self._with_secrets(include_secret))
 
-    def _to_document(self, include_secret: bool = False) -> files.Document:
+    def _with_secrets(self, include: bool) -> files.Document:
+        """Return the sketch as a document, with its secrets if they are to be included."""
         self._refuse_ended()
-        header: dict[str, Any] = {
-            "spec": self._spec.to_json(),
+        document = self._completed(self._to_document())
+        if not include:
+            return document
+        secrets = self._known_secrets("it cannot be written with it")
+        words = np.stack([secret.reveal_for_sensitive_file() for secret in secrets])
+        return replace(document, arrays={**document.arrays, "secrets": words})
+
+    def _header(self) -> dict[str, Any]:
+        return {
             "others": list(self._others),
             "total": str(self._total),
-            "skipped": self._skipped,
             "checks": self._checks,
             "partial": self._partial,
             "for_tests": self._for_tests,
         }
-        if self._spec.key_type is None and self._seen is not None:
-            header["seen"] = self._seen
-        arrays: dict[str, files.Array] = {"sums": self._sums}
-        if include_secret:
-            secrets = self._known_secrets("it cannot be written with it")
-            arrays["secrets"] = np.stack([secret.reveal_for_sensitive_file() for secret in secrets])
-        if self._spec.unit.level == "user":
-            header["users"] = self._counted.to_json()
-            arrays["users"] = self._counted.to_array()
-        return files.Document(self.kind, True, header, arrays)
 
-    @classmethod
-    def _from_document(cls, document: files.Document) -> Self:
-        header, arrays = document.header, document.arrays
-        for_tests, checks, words, sums = (
-            bool(header["for_tests"]),
-            header["checks"],
-            arrays.get("secrets"),
-            arrays["sums"],
-        )
-        profile = MomentProfileSpec(MomentSpec.from_json(header["spec"]), tuple(header["others"]))
-        secrets = None if words is None else [Secret.from_stored(each, for_tests=for_tests) for each in words]
-        sketch = cls.__new__(cls)
-        sketch._start(profile.first, profile.others, secrets, partial=bool(header["partial"]))
-        good = isinstance(sums, np.ndarray) and sums.dtype == np.float64 and sums.shape == sketch._sums.shape
-        good = good and isinstance(checks, list) and len(checks) == len(sketch._sums)
-        good = good and all(isinstance(check, str) for check in checks) and len(sketch._plan.tables()) == len(checks)
-        if not good or (secrets is not None and sketch._checks != checks):
+    def _stored_arrays(self) -> dict[str, files.Array]:
+        return {"sums": self._sums}
+
+    def _restore(self, document: files.Document) -> None:
+        header, sums, words = document.header, document.arrays["sums"], document.arrays.get("secrets")
+        for_tests, checks = bool(header["for_tests"]), header["checks"]
+        self._extend(MomentProfileSpec(self._spec, tuple(header["others"])).others)
+        if words is not None:
+            self._hold([Secret.from_stored(each, for_tests=for_tests) for each in words])
+        good = isinstance(sums, np.ndarray) and sums.dtype == np.float64 and sums.shape == self._sums.shape
+        good = good and isinstance(checks, list) and len(checks) == len(self._sums)
+        good = good and all(isinstance(check, str) for check in checks) and len(self._plan.tables()) == len(checks)
+        if not good or (words is not None and self._checks != checks):
             raise FileRefused("the file's sums or secret are not what its spec prescribes.")
-        sketch._sums[:] = sums
-        sketch._checks, sketch._for_tests = checks, for_tests
-        sketch._total, sketch._skipped = int(header["total"]), int(header["skipped"])
-        sketch._seen = stored_type(document)
-        if sketch._spec.unit.level == "user":
-            sketch._counted = CountedUsers.from_stored(arrays["users"], header["users"])
-        return sketch
+        self._sums[:] = sums
+        self._checks, self._for_tests, self._partial = checks, for_tests, bool(header["partial"])
+        self._total = int(header["total"])
 
 
-class MomentSketch(EndingSketch["PrivateMoment"]):
+class MomentSketch(MomentSums[PrivateMoment]):
     """The sensitive sketch of F_p = Σ (weight of a key)^p. Its release ends it.
 
     Parameters
@@ -374,6 +337,7 @@ class MomentSketch(EndingSketch["PrivateMoment"]):
     """
 
     kind: ClassVar[str] = "moment"
+    release_type: ClassVar[Any] = PrivateMoment
 
     def __init__(
         self,
@@ -390,23 +354,13 @@ class MomentSketch(EndingSketch["PrivateMoment"]):
         self._begin(MomentSpec(p, size, unit, stream, public_total, grid, seed, key_type), ())
         self._spec.weight_grid.refuse_without_one()
 
-    @classmethod
-    def from_spec(cls, spec: MomentSpec) -> Self:
-        """Start an empty sketch of a spec, with a secret of its own."""
-        sketch = cls.__new__(cls)
-        sketch._begin(spec, ())
-        return sketch
-
     @property
     def _plan(self) -> MomentSpec:
         # A release answers no question about keys, and their type would tell an empty stream.
         return replace(self._spec, key_type=None)
 
-    def _made(self, spec: Any, drawn: Any) -> PrivateMoment:
-        return PrivateMoment(spec, drawn)
 
-
-class MomentProfile(EndingSketch["PrivateMomentProfile"]):
+class MomentProfile(MomentSums[PrivateMomentProfile]):
     """Sketches of F_p for several p over one stream; one release, which ends them all.
 
     Parameters
@@ -427,6 +381,7 @@ class MomentProfile(EndingSketch["PrivateMomentProfile"]):
     """
 
     kind: ClassVar[str] = "moments"
+    release_type: ClassVar[Any] = PrivateMomentProfile
 
     def __init__(
         self,
@@ -451,9 +406,6 @@ class MomentProfile(EndingSketch["PrivateMomentProfile"]):
     @property
     def _plan(self) -> MomentProfileSpec:
         return MomentProfileSpec(replace(self._spec, key_type=None), self._others)
-
-    def _made(self, spec: Any, drawn: Any) -> PrivateMomentProfile:
-        return PrivateMomentProfile(spec, drawn)
 
     def preview(
         self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None

@@ -18,7 +18,7 @@ from dpsketch.laws.stable import Floor, Weights
 from dpsketch.numbers import hold_real, hold_whole, real_number
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.moment.calibration import floors_for
-from dpsketch.sketches.specs import ReleasePreview, StoredSpec
+from dpsketch.sketches.specs import ReleasePreview, Spec
 from dpsketch.sketches.weights import WeightGrid
 
 __all__ = ["DEFAULT_SEED", "MomentProfileSpec", "MomentSpec", "Stream", "size_for_error"]
@@ -33,7 +33,7 @@ _MOST = 64
 
 @stored
 @dataclass(frozen=True, slots=True)
-class MomentSpec(StoredSpec):
+class MomentSpec(Spec):
     """All that two moment sketches must share to merge, but for their secret. Public.
 
     Attributes
@@ -156,7 +156,7 @@ class MomentSpec(StoredSpec):
 
 @stored
 @dataclass(frozen=True, slots=True)
-class MomentProfileSpec(StoredSpec):
+class MomentProfileSpec(Spec):
     """The public spec of several moments of one stream, which differ in p alone.
 
     Attributes

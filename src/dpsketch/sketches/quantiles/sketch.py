@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from dpsketch import files
 from dpsketch._compiled.heavy import add_units
-from dpsketch.core.account import Account
 from dpsketch.core.contributions import Cells
-from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
-from dpsketch.sketches.documents import integer_array
+from dpsketch.privacy import Unit
 from dpsketch.sketches.quantiles.private import PrivateQuantiles
 from dpsketch.sketches.quantiles.spec import COUNTS, QuantileSpec
 from dpsketch.sketches.ranges.domain import Outside
-from dpsketch.sketches.ranges.ordered import Offsets, OrderedSketch, Units
-from dpsketch.sketches.specs import fingerprint_of
+from dpsketch.sketches.sketch import Entries, Parsed, Sketch
+from dpsketch.sketches.specs import DEFAULT_SEED
 
 __all__ = ["QuantileSketch"]
 
 
-class QuantileSketch(OrderedSketch[QuantileSpec, PrivateQuantiles]):
-    """The sensitive sketch of named quantiles, which ``RangeSketch(…, quantiles=[0.5, 0.9])`` makes.
+class QuantileSketch(Sketch[QuantileSpec, PrivateQuantiles]):
+    """The sensitive sketch of named quantiles: exact counts on a public grid.
 
     Parameters
     ----------
@@ -59,7 +56,7 @@ class QuantileSketch(OrderedSketch[QuantileSpec, PrivateQuantiles]):
     Examples
     --------
     >>> import dpsketch as dps
-    >>> ages = dps.RangeSketch(unit=dps.per_record(), bits=7, quantiles=[0.5, 0.9])
+    >>> ages = dps.QuantileSketch(unit=dps.per_record(), bits=7, quantiles=[0.5, 0.9])
     >>> ages.update(list(range(20, 60)) * 500)
     >>> private = ages.release(epsilon=1.0, delta=0)
     >>> private.quantile(0.5).value in (39, 40)
@@ -67,6 +64,8 @@ class QuantileSketch(OrderedSketch[QuantileSpec, PrivateQuantiles]):
     """
 
     kind: ClassVar[str] = "quantiles"
+    spec_type: ClassVar[Any] = QuantileSpec
+    release_type: ClassVar[Any] = PrivateQuantiles
 
     def __init__(
         self,
@@ -83,40 +82,13 @@ class QuantileSketch(OrderedSketch[QuantileSpec, PrivateQuantiles]):
         self._start(QuantileSpec(bits, unit, tuple(quantiles), start, outside, interval_share, seed, grid))
         self._spec.weight_grid.refuse_without_one()
 
-    def _start(self, spec: QuantileSpec) -> None:
-        self._spec = spec
-        self._cells = np.zeros(spec.cells.count, dtype=np.int64)
-        self._stated = spec.tables()
+    def _parse(self, records: Any) -> Parsed:
+        return self._spec.parse(records)
 
-    def __repr__(self) -> str:
-        return f"<QuantileSketch of {self._spec.bits} bits, spec {fingerprint_of(self._spec)}, sensitive>"
+    def _prepare(self, entries: Entries) -> Callable[[], None]:
+        self._check_sample(entries)
+        return partial(add_units, self._arrays[COUNTS], self._spec.cells.of(entries.values), entries.amounts)
 
-    def _add(self, offsets: Offsets, units: Units) -> None:
-        add_units(self._cells, self._spec.cells.of(offsets), units)
-
-    def _spread(self, offsets: Offsets, units: Units, starts: Units | None) -> dict[str, Cells]:
-        """Return the contributions of values to the counts."""
-        return {COUNTS: Cells.of(self._spec.cells.of(offsets)[:, np.newaxis], units, starts)}
-
-    def _absorb(self, other: Self) -> None:
-        super()._absorb(other)
-        self._cells += other._cells
-
-    def _exact(self) -> dict[str, npt.NDArray[np.int64]]:
-        """Return the exact counts by name. Sensitive."""
-        return {COUNTS: self._cells}
-
-    def _release(self, budget: Budget, account: Account) -> PrivateQuantiles:
-        spec = self._spec
-        permit = self._pay(spec, spec.laws(budget), budget, account)
-        return PrivateQuantiles(spec, permit.draw_all(self._exact(), caveat=self._counted.caveat))
-
-    def _to_document(self) -> files.Document:
-        return self._document({"cells": self._cells})
-
-    @classmethod
-    def _from_document(cls, document: files.Document) -> Self:
-        sketch = cls.from_spec(QuantileSpec.from_json(document.header["spec"]))
-        sketch._cells[:] = integer_array(document, "cells", sketch._cells.shape)
-        sketch._read_counting(document)
-        return sketch
+    def _spread(self, entries: Entries) -> dict[str, Cells]:
+        cells = self._spec.cells.of(entries.values)[:, np.newaxis]
+        return {COUNTS: Cells.of(cells, entries.amounts, entries.starts)}

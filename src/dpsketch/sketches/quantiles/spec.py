@@ -17,13 +17,12 @@ from dpsketch.core.laws import Law
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.laws.recursion import TIE_BITS, Accounting, Recursion
-from dpsketch.numbers import hold_real, hold_whole, real_number, whole_number
+from dpsketch.numbers import hold_real, real_number, whole_number
 from dpsketch.privacy import ApproximateCost, Budget, PureCost, Unit, ZcdpCost
 from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
 from dpsketch.sketches.quantiles.cells import ValueGrid
-from dpsketch.sketches.ranges.domain import Domain, DomainSpec, Outside
-from dpsketch.sketches.specs import ReleasePreview, StoredSpec
-from dpsketch.sketches.weights import WeightGrid
+from dpsketch.sketches.ranges.domain import DomainSpec, Outside
+from dpsketch.sketches.specs import ReleasePreview, hold_common
 
 __all__ = ["ANSWERS", "CONFIDENCE", "COUNTS", "HIGH_ENDS", "LOW_ENDS", "QuantileSpec", "as_fraction", "rank_errors"]
 
@@ -41,7 +40,7 @@ _LARGEST_DENOMINATOR = 10**31
 
 @stored
 @dataclass(frozen=True, slots=True)
-class QuantileSpec(DomainSpec, StoredSpec):
+class QuantileSpec(DomainSpec):
     """All that two sketches of named quantiles must share to merge. Public.
 
     Attributes
@@ -74,10 +73,9 @@ class QuantileSpec(DomainSpec, StoredSpec):
     grid: float = 1
 
     def __post_init__(self) -> None:
-        domain, weights = Domain(self.bits, self.start, self.outside), WeightGrid(self.grid, self.unit.max_weight)
-        for name, value in (("bits", domain.bits), ("start", domain.start), ("grid", weights.step)):
-            object.__setattr__(self, name, value)
-        hold_whole(self, "seed", low=0, high=2**64 - 1)
+        hold_common(self)
+        for name in ("bits", "start"):
+            object.__setattr__(self, name, getattr(self.domain, name))
         hold_real(self, "interval_share")
         if not 0 <= self.interval_share < 1:
             raise InvalidInput(f"interval_share is part of the budget, from 0 to below 1, not {self.interval_share!r}.")
@@ -87,11 +85,6 @@ class QuantileSpec(DomainSpec, StoredSpec):
     def cells(self) -> ValueGrid:
         """The public grid."""
         return ValueGrid(self.domain)
-
-    @property
-    def memory(self) -> int:
-        """Bytes of the counts. Where the unit is a user, eight more for each user counted."""
-        return 8 * self.cells.count
 
     def tables(self) -> tuple[Table, ...]:
         """Return the counts. A unit adds at most its weight to each of ``max_keys`` values, perhaps all in one cell."""

@@ -11,8 +11,10 @@ import pyarrow as pa
 
 from dpsketch.columns import valid_rows
 from dpsketch.errors import InvalidInput
+from dpsketch.hashing import fingerprint, to_arrow
 from dpsketch.numbers import hold_whole, whole_number
-from dpsketch.sketches.weights import GridSpec
+from dpsketch.sketches.sketch import Parsed
+from dpsketch.sketches.specs import Spec
 
 __all__ = ["Domain", "DomainSpec", "Outside"]
 
@@ -81,16 +83,15 @@ class Domain:
         return whole_number(name, value, low=self.start, high=self.end) - self.start
 
 
-class DomainSpec(GridSpec):
-    """A spec of a sketch over an ordered domain."""
-
-    __slots__ = ()
+@dataclass(frozen=True, slots=True)
+class DomainSpec(Spec):
+    """A spec with fields ``bits``, ``start`` and ``outside``: keys are whole numbers of an ordered domain."""
 
     if TYPE_CHECKING:
 
         @property
         def bits(self) -> int:
-            """Its size is a power of two."""
+            """The size of the domain is a power of two."""
 
         @property
         def start(self) -> int:
@@ -98,17 +99,27 @@ class DomainSpec(GridSpec):
 
         @property
         def outside(self) -> Outside:
-            """What happens to a value outside."""
+            """The treatment of a value outside."""
 
     @property
     def key_type(self) -> Literal["int"]:
-        """What the keys are."""
+        """The type of the keys."""
         return "int"
 
     @property
     def domain(self) -> Domain:
         """All values that can be counted."""
         return Domain(self.bits, self.start, self.outside)
+
+    @property
+    def summary(self) -> str:
+        """A few words for the sketch's printed form."""
+        return f"of {self.bits} bits"
+
+    def parse(self, records: Any) -> Parsed:
+        """Read a column of values; they count by their distance from the start of the domain."""
+        column = to_arrow(records, "int")
+        return Parsed(fingerprint(column, "int"), self.domain.offsets(column))
 
 
 def _numbers(chunk: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:

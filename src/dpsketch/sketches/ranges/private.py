@@ -222,6 +222,27 @@ class PrivateRanges(SketchRelease):
         """Draw how many records have at most each value, with its band, over the middle of the data."""
         return picture.cumulative(self, whole_number("points", points, low=2, high=10**6), confidence)
 
+    def ask(self, asked: Any, confidence: float) -> Estimates:
+        """Return the quantile of a share, or how many lie in a range (low, high)."""
+        if isinstance(asked, tuple):
+            low, high = asked
+            return self.ranges([low], [high], confidence=confidence)
+        found = self.quantile(asked, confidence=confidence)
+        value, low, high = (np.array([each], dtype=np.float64) for each in (found.value, found.low, found.high))
+        return Estimates([asked], value, low, high, confidence, self.counts)
+
+    def question(self, text: str | int, key_type: KeyType | None = None) -> tuple[int, int] | float:
+        """Return a share, or a pair (low, high), as in 50% or 10:20."""
+        return range_or_share(str(text))
+
+    def question_words(self, asked: Any) -> str:
+        """Return a question in words, for a picture."""
+        return f"{asked[0]} to {asked[1]}" if isinstance(asked, tuple) else f"{asked:.4g} quantile"
+
+    def subtracts(self, asked: Any) -> bool:
+        """Say yes of a range; a quantile is no difference, and a sketch is decoded as one of counts, not of changes."""
+        return isinstance(asked, tuple) and not self.spec.sketched
+
     def answer(
         self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
     ) -> Estimates:

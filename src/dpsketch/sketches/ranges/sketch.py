@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from dpsketch import files
 from dpsketch._compiled import countsketch as kernels
 from dpsketch._compiled.heavy import add_units
-from dpsketch.core.account import Account
+from dpsketch.arrays import Integers, Words
 from dpsketch.core.contributions import Cells
-from dpsketch.errors import InvalidInput
-from dpsketch.privacy import Budget, Unit
+from dpsketch.privacy import Unit
 from dpsketch.sketches.countsketch.addition import spread
-from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
-from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.ranges.domain import Outside
 from dpsketch.sketches.ranges.levels import prefix_prints
-from dpsketch.sketches.ranges.ordered import Offsets, OrderedSketch, Units
 from dpsketch.sketches.ranges.private import PrivateRanges, level_keys
 from dpsketch.sketches.ranges.spec import DENSE, LEVEL_BITS, TABLES, TOTAL, RangeSketchSpec
-from dpsketch.sketches.specs import fingerprint_of
+from dpsketch.sketches.sketch import Entries, Parsed, Sketch
+from dpsketch.sketches.specs import DEFAULT_SEED
 
 __all__ = ["RangeSketch"]
 
@@ -32,7 +27,7 @@ __all__ = ["RangeSketch"]
 _BLOCK = 1 << 16
 
 
-class RangeSketch(OrderedSketch[RangeSketchSpec, PrivateRanges]):
+class RangeSketch(Sketch[RangeSketchSpec, PrivateRanges]):
     """The sensitive sketch: takes whole numbers, merges, and is released once its budget is charged.
 
     Parameters
@@ -55,9 +50,6 @@ class RangeSketch(OrderedSketch[RangeSketchSpec, PrivateRanges]):
         Seed of the hash functions. Sketches merge only if it is the same, hence the fixed default.
     grid : float, optional
         Step to which weights are rounded; 1 by default, which takes whole weights only.
-    quantiles : list of numbers, optional
-        All that will be asked, if it is a few quantiles known beforehand. They are far more accurate than the tree's
-        then, and what is made is a :class:`~dpsketch.QuantileSketch` (which also takes ``interval_share=``).
 
     Privacy
     -------
@@ -76,20 +68,8 @@ class RangeSketch(OrderedSketch[RangeSketchSpec, PrivateRanges]):
     """
 
     kind: ClassVar[str] = "ranges"
-
-    def __new__(cls, *args: Any, quantiles: Any = None, **given: Any) -> Any:
-        """Lead to the sketch of named quantiles where there are some."""
-        if quantiles is None:
-            return super().__new__(cls, **given)
-        from dpsketch.sketches.quantiles import QuantileSketch
-
-        tree = [name for name in ("rows", "width", "level_bits") if name in given]
-        if tree:
-            raise InvalidInput(
-                f"{tree[0]}= shapes the tree that answers any question, and named quantiles have none: leave it or "
-                "quantiles= out."
-            )
-        return QuantileSketch(*args, quantiles=quantiles, **given)
+    spec_type: ClassVar[Any] = RangeSketchSpec
+    release_type: ClassVar[Any] = PrivateRanges
 
     def __init__(
         self,
@@ -103,36 +83,34 @@ class RangeSketch(OrderedSketch[RangeSketchSpec, PrivateRanges]):
         level_bits: int = LEVEL_BITS,
         seed: int = DEFAULT_SEED,
         grid: float = 1,
-        quantiles: Iterable[Any] | None = None,
     ) -> None:
         self._start(RangeSketchSpec(bits, unit, rows, width, start, outside, level_bits, seed, grid))
         self._spec.weight_grid.refuse_without_one()
 
     def _start(self, spec: RangeSketchSpec) -> None:
-        self._spec = spec
+        super()._start(spec)
         self._row_keys = level_keys(spec)
-        # Of the levels kept cell by cell only the lowest is counted: the others are its sums.
-        self._cells = np.zeros(1 << spec.dense_depths[-1], dtype=np.int64)
-        self._tables = np.zeros((spec.sketched, spec.rows, spec.width), dtype=np.int64)
-        self._stated = spec.tables()
 
-    def __repr__(self) -> str:
-        return f"<RangeSketch of {self._spec.bits} bits, spec {fingerprint_of(self._spec)}, sensitive>"
+    def _parse(self, records: Any) -> Parsed:
+        return self._spec.parse(records)
 
-    def _add(self, offsets: Offsets, units: Units) -> None:
-        """Add values to every level."""
+    def _prepare(self, entries: Entries) -> Callable[[], None]:
+        self._check_sample(entries)
+        return partial(self._add_values, entries.values, entries.amounts)
+
+    def _add_values(self, offsets: Words, units: Integers) -> None:
+        """Add values to the lowest dense level and to every sketched level, block by block."""
         spec = self._spec
         for start in range(0, len(offsets), _BLOCK):
             block, amounts = offsets[start : start + _BLOCK], units[start : start + _BLOCK]
             cells = block >> np.uint64(spec.bits - spec.dense_depths[-1])
-            add_units(self._cells, cells.astype(np.int64), amounts)
-            for table, depth, keys in zip(self._tables, spec.table_depths, self._row_keys, strict=True):
+            add_units(self._arrays[DENSE], cells.astype(np.int64), amounts)
+            for table, depth, keys in zip(self._arrays[TABLES], spec.table_depths, self._row_keys, strict=True):
                 prints = prefix_prints(block >> np.uint64(spec.bits - depth))
                 kernels.add_weighted(table, prints, keys, amounts)
 
-    def _spread(self, offsets: Offsets, units: Units, starts: Units | None) -> dict[str, Cells]:
-        """Return the contributions of values to every level, of which :meth:`_add` adds the lowest dense one only."""
-        spec = self._spec
+    def _spread(self, entries: Entries) -> dict[str, Cells]:
+        spec, offsets, units, starts = self._spec, entries.values, entries.amounts, entries.starts
         depths = np.array(spec.dense_depths[1:], np.uint64)
         nodes = (offsets[:, np.newaxis] >> (np.uint64(spec.bits) - depths)).astype(np.int64)
         above = np.cumsum(np.uint64(1) << depths) - (np.uint64(1) << depths)
@@ -145,36 +123,8 @@ class RangeSketch(OrderedSketch[RangeSketchSpec, PrivateRanges]):
             found[TABLES] = spread(levels, self._row_keys, spec.width, starts)
         return found
 
-    def _absorb(self, other: Self) -> None:
-        super()._absorb(other)
-        self._cells += other._cells
-        self._tables += other._tables
-
-    def _exact(self) -> dict[str, npt.NDArray[np.int64]]:
-        """Return the exact tables by name; levels kept cell by cell stand one after the other. Sensitive."""
-        depths = self._spec.dense_depths
-        levels = np.concatenate([self._cells.reshape(1 << depth, -1).sum(axis=1) for depth in depths])
-        return {TOTAL: levels[:1], DENSE: levels[1:], TABLES: self._tables}
-
-    def _release(self, budget: Budget, account: Account) -> PrivateRanges:
-        spec = self._spec
-        permit = self._pay(spec, spec.laws(budget), budget, account)
-        return PrivateRanges(spec, permit.draw_all(self._exact(), caveat=self._counted.caveat))
-
-    def _to_document(self) -> files.Document:
-        return self._document({"cells": self._cells, "tables": self._tables})
-
-    @classmethod
-    def _from_document(cls, document: files.Document) -> Self:
-        sketch = cls.from_spec(RangeSketchSpec.from_json(document.header["spec"]))
-        sketch._cells[:] = integer_array(document, "cells", sketch._cells.shape)
-        sketch._tables[:] = integer_array(document, "tables", sketch._tables.shape)
-        sketch._read_counting(document)
-        return sketch
-
-
-# Its arguments are those of its start, whichever sketch they lead to.
-_shown: Any = RangeSketch
-_shown.__signature__ = inspect.signature(RangeSketch.__init__).replace(
-    parameters=list(inspect.signature(RangeSketch.__init__).parameters.values())[1:]
-)
+    def _exact(self) -> dict[str, Integers]:
+        """Return the exact tables by name; dense levels stand one after the other. Sensitive."""
+        lowest = self._arrays[DENSE]
+        levels = np.concatenate([lowest.reshape(1 << depth, -1).sum(axis=1) for depth in self._spec.dense_depths])
+        return {TOTAL: levels[:1], DENSE: levels[1:], TABLES: self._arrays[TABLES]}

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Receipt, promise
-from dpsketch.core.laws import Additive, Law
+from dpsketch.core.laws import Law
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
-from dpsketch.laws.calibration import additive
 from dpsketch.normal import normal_quantile
 from dpsketch.numbers import hold_whole, probability, real_number
 from dpsketch.privacy import Budget, Unit
@@ -23,7 +22,7 @@ from dpsketch.sketches.heavy.spec import TreeNoise
 from dpsketch.sketches.ranges.chain import Level, Silent, segments
 from dpsketch.sketches.ranges.domain import Domain, DomainSpec, Outside
 from dpsketch.sketches.ranges.levels import combined_variance, noise_variance
-from dpsketch.sketches.specs import ReleasePreview, StoredSpec
+from dpsketch.sketches.specs import ReleasePreview
 
 __all__ = ["DENSE", "LEVEL_BITS", "TABLES", "TOTAL", "RangeSketchSpec", "RankError", "range_noise"]
 
@@ -65,7 +64,7 @@ class RankError:
 
 @stored
 @dataclass(frozen=True, slots=True)
-class RangeSketchSpec(DomainSpec, StoredSpec):
+class RangeSketchSpec(DomainSpec):
     """All that two RangeSketches must share to merge. Public.
 
     Attributes
@@ -142,9 +141,14 @@ class RangeSketchSpec(DomainSpec, StoredSpec):
         """Cells of all levels that are kept cell by cell."""
         return sum(1 << depth for depth in self.dense_depths)
 
+    def arrays(self) -> dict[str, Any]:
+        """Return the arrays of an empty sketch: the lowest dense level, whose sums are the others, and the tables."""
+        tables = np.zeros((self.sketched, self.rows, self.width), np.int64)
+        return {DENSE: np.zeros(1 << self.dense_depths[-1], np.int64), TABLES: tables}
+
     @property
     def memory(self) -> int:
-        """Bytes of the tree while it counts. Where the unit is a user, eight more for each user counted."""
+        """Bytes of the tree while it counts; eight more for each user counted."""
         return 8 * ((1 << self.dense_depths[-1]) + self.sketched * self.rows * self.width)
 
     def tables(self) -> tuple[Table, ...]:
@@ -171,9 +175,9 @@ class RangeSketchSpec(DomainSpec, StoredSpec):
             found[Table(TABLES, (sketched, self.rows, self.width), table.stacked(sketched))] = sketched * part
         return found
 
-    def laws(self, budget: Budget) -> tuple[Additive, ...]:
-        """Return the noise on each level."""
-        return additive(budget, self.unit.neighbours, self.shares())
+    def daily(self) -> RangeSketchSpec:
+        """Return the spec of a stream's day, whose domain has ends: one record must not keep a day from coming."""
+        return replace(self, outside="clamp")
 
     def words(self, laws: tuple[Law, ...]) -> str:
         """Return the mechanism in words; a stream publishes all tables under one law."""

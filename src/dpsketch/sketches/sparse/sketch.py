@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from dpsketch import files
 from dpsketch.arrays import Integers, Words
-from dpsketch.bounding import Bounded
-from dpsketch.core.account import Account
 from dpsketch.errors import FileRefused
-from dpsketch.hashing import KeyType, fingerprint
+from dpsketch.hashing import KeyType
 from dpsketch.laws.sparse import are_entries
-from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.base import PlainSketch
-from dpsketch.sketches.keyed import WeighedSketch
+from dpsketch.privacy import Unit
+from dpsketch.sketches.sketch import Entries, Sketch
 from dpsketch.sketches.sparse.private import PrivateSparseHistogram
 from dpsketch.sketches.sparse.spec import DEFAULT_SEED, LARGEST_DOMAIN, SparseHistogramSpec
-from dpsketch.sketches.specs import fingerprint_of
-from dpsketch.sketches.weights import COUNTER_LIMIT, record_amounts
+from dpsketch.sketches.weights import COUNTER_LIMIT
 
 __all__ = ["SparseHistogram"]
 
@@ -77,7 +75,7 @@ def _summed(positions: Words, units: Integers) -> tuple[Words, Integers]:
     return ordered[starts][present], sums[present]
 
 
-class SparseHistogram(WeighedSketch[SparseHistogramSpec], PlainSketch[SparseHistogramSpec, PrivateSparseHistogram]):
+class SparseHistogram(Sketch[SparseHistogramSpec, PrivateSparseHistogram]):
     """The sensitive histogram: takes records, merges, and is released once its budget is charged.
 
     Parameters
@@ -124,6 +122,8 @@ class SparseHistogram(WeighedSketch[SparseHistogramSpec], PlainSketch[SparseHist
     """
 
     kind: ClassVar[str] = "sparse"
+    spec_type: ClassVar[Any] = SparseHistogramSpec
+    release_type: ClassVar[Any] = PrivateSparseHistogram
 
     def __init__(
         self,
@@ -147,70 +147,50 @@ class SparseHistogram(WeighedSketch[SparseHistogramSpec], PlainSketch[SparseHist
         self._spec.weight_grid.refuse_without_one()
 
     def _start(self, spec: SparseHistogramSpec) -> None:
-        self._spec = spec
+        super()._start(spec)
         self._entries = SparseEntries()
 
-    def __repr__(self) -> str:
-        return f"<SparseHistogram over {self._spec.domain:,} keys, spec {fingerprint_of(self._spec)}, sensitive>"
-
-    def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
-        batch = fingerprint(keys, self._key_type)
-        spec = replace(self._spec, key_type=batch.key_type)
-        if self._protects_users(users, disjoint_users, counts):
-            bounded = self._bounded(batch, users, weights)
-            positions, units = _bounded_positions(spec, bounded, batch.key_type)
-            self._admit_users(bounded, weights, disjoint_users, units)
-            self._entries.add(positions, units)
-        else:
-            amounts = record_amounts(self._spec.weight_grid, batch, weights, counts)
-            positions = spec.positions(batch.fingerprints, batch.key_type)
-            self._admit_records(batch, amounts, weights, counts)
-            self._entries.add(positions, amounts)
-        self._note_type(batch.key_type, batch.declared)
+    def _prepare(self, entries: Entries) -> Callable[[], None]:
+        spec = replace(self._spec, key_type=entries.key_type)  # refuses text in a domain that is too small for it
+        positions = spec.positions(entries.prints, entries.key_type)
+        if entries.starts is None:
+            return partial(self._entries.add, positions, entries.added)
+        together = entries.key_type == "text" and self._spec.domain != LARGEST_DOMAIN
+        bounded = (positions, entries.amounts)
+        if together:
+            bounded = _clipped_together(*bounded, entries.starts, self._spec.weight_grid.max_units)
+        return partial(self._entries.add, *bounded)
 
     def _absorb(self, other: Self) -> None:
-        super()._absorb(other)
         self._entries.add(*other._entries.arrays())
 
     @property
     def _published(self) -> SparseHistogramSpec:
         return self._spec.published
 
-    def _release(self, budget: Budget, account: Account) -> PrivateSparseHistogram:
-        spec = self._published
-        permit = self._pay(spec, spec.laws(budget), budget, account)
-        return PrivateSparseHistogram(spec, permit.draw_all(self._entries.arrays(), caveat=self._counted.caveat))
+    def _exact(self) -> tuple[Words, Integers]:
+        """Return the positions and their values. Sensitive."""
+        return self._entries.arrays()
 
-    def _to_document(self) -> files.Document:
+    def _stored_arrays(self) -> dict[str, files.Array]:
         positions, units = self._entries.arrays()
-        arrays: dict[str, files.Array] = {"positions": positions, "units": units}
-        return files.Document("sparse", True, {"spec": self._spec.to_json()}, arrays)
+        return {"positions": positions, "units": units}
 
-    @classmethod
-    def _from_document(cls, document: files.Document) -> Self:
-        histogram = cls.from_spec(SparseHistogramSpec.from_json(document.header["spec"]))
+    def _restore(self, document: files.Document) -> None:
         positions, units = document.arrays["positions"], document.arrays["units"]
-        good = are_entries(positions, units, histogram._spec.domain, 1)
+        good = are_entries(positions, units, self._spec.domain, 1)
         if not good or (mass := sum(np.asarray(units).tolist())) > COUNTER_LIMIT:
             raise FileRefused("the file's entries are not those of a sparse histogram.")
-        histogram._entries.add(np.asarray(positions), np.asarray(units))
-        histogram._mass = mass
-        return histogram
+        self._entries.add(np.asarray(positions), np.asarray(units))
+        self._mass = mass
 
 
-def _bounded_positions(spec: SparseHistogramSpec, bounded: Bounded, key_type: KeyType | None) -> tuple[Words, Integers]:
-    """Return the places and units of bounded records, those of a user that meet in the domain clipped together."""
-    positions = spec.positions(bounded.fingerprints, key_type)
-    if key_type != "text" or spec.domain == LARGEST_DOMAIN:
-        return positions, bounded.units
-    # Two text keys of one user may share a place, which must not hold more than one key's bound.
-    user = np.repeat(np.arange(len(bounded.users)), np.diff(bounded.starts))
+def _clipped_together(positions: Words, units: Integers, starts: Integers, largest: int) -> tuple[Words, Integers]:
+    """Return the places of bounded keys, in which two text keys of one user may meet: they are clipped together."""
+    user = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     order = np.lexsort((positions, user))
-    positions, user, units = positions[order], user[order], bounded.units[order]
-    first = np.flatnonzero(
-        np.concatenate(
-            [np.ones(min(1, len(user)), np.bool_), (positions[1:] != positions[:-1]) | (user[1:] != user[:-1])]
-        )
-    )
+    positions, user, units = positions[order], user[order], units[order]
+    new = (positions[1:] != positions[:-1]) | (user[1:] != user[:-1])
+    first = np.flatnonzero(np.concatenate([np.ones(min(1, len(user)), np.bool_), new]))
     sums = np.add.reduceat(units, first) if len(first) else units
-    return positions[first], np.minimum(sums, spec.weight_grid.max_units)
+    return positions[first], np.minimum(sums, largest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Self, assert_never
+from typing import Any, Self, assert_never
 
 import numpy as np
 
@@ -22,8 +22,7 @@ from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import ApproximateCost, Budget, PureCost, Unit, ZcdpCost
 from dpsketch.sketches.sparse.calibration import projection_for, pure, stability
 from dpsketch.sketches.sparse.estimators import predicted_error
-from dpsketch.sketches.specs import ReleasePreview, StoredSpec, check_key_type, hold_key_columns
-from dpsketch.sketches.weights import GridSpec
+from dpsketch.sketches.specs import ReleasePreview, Spec, hold_common
 
 __all__ = ["DEFAULT_SEED", "SparseHistogramSpec"]
 
@@ -38,7 +37,7 @@ _MARGIN = 3
 
 @stored
 @dataclass(frozen=True, slots=True)
-class SparseHistogramSpec(GridSpec, StoredSpec):
+class SparseHistogramSpec(Spec):
     """All that two sparse histograms must share to merge. Public, and so chosen from public knowledge only.
 
     Attributes
@@ -83,20 +82,15 @@ class SparseHistogramSpec(GridSpec, StoredSpec):
     key_columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.unit, Unit):
-            raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
+        hold_common(self)
         hold_whole(self, "domain", low=2, high=LARGEST_DOMAIN)
         hold_whole(self, "expected_keys", low=1, high=2**28)
         hold_whole(self, "alpha", low=1, high=62)
-        hold_whole(self, "seed", low=0, high=2**64 - 1)
-        check_key_type(self.key_type)
-        hold_key_columns(self)
         hold_real(self, "collisions", "threshold_share")
         hold_real(self, "max_value", optional=True)
         _between("collisions", self.collisions, 0.001, 0.5)
         _between("threshold_share", self.threshold_share, 0.05, 0.95)
         grid = self.weight_grid
-        object.__setattr__(self, "grid", grid.step)
         if self.max_value is not None:
             _between("max_value", self.max_value, grid.step, grid.step * 2.0**60)
         if self.rows > 2**31:
@@ -106,6 +100,15 @@ class SparseHistogramSpec(GridSpec, StoredSpec):
                 "text keys are hashed into the domain, and below 2**40 too many would meet. Use domain=2**64, or "
                 "number the keys."
             )
+
+    @property
+    def summary(self) -> str:
+        """A few words for the sketch's printed form."""
+        return f"over {self.domain:,} keys"
+
+    def arrays(self) -> dict[str, Any]:
+        """Return no arrays: the sketch keeps a state of its own."""
+        return {}
 
     @property
     def rows(self) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Receipt, promise
-from dpsketch.core.laws import Law
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
@@ -15,19 +15,17 @@ from dpsketch.laws.votes import BUCKETS, MOST_KEYS, VoteForm, Votes
 from dpsketch.numbers import hold_whole
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.histogram.calibration import votes_for
-from dpsketch.sketches.specs import ReleasePreview, StoredSpec, check_key_type
-from dpsketch.sketches.weights import OnceSpec
+from dpsketch.sketches.specs import DEFAULT_SEED, ReleasePreview, Spec, hold_common
 
 __all__ = ["DEFAULT_SEED", "VoteHistogramSpec"]
 
-DEFAULT_SEED = 1
 # Two counters, a fingerprint, where the name lies, and a name of usual length.
 _BYTES_A_BUCKET = 64
 
 
 @stored
 @dataclass(frozen=True, slots=True)
-class VoteHistogramSpec(OnceSpec, StoredSpec):
+class VoteHistogramSpec(Spec):
     """All that two histograms in bounded memory must share to merge. Public.
 
     Attributes
@@ -43,6 +41,8 @@ class VoteHistogramSpec(OnceSpec, StoredSpec):
         What the keys are, as the caller or a column's own type states it.
     """
 
+    weighs: ClassVar[bool] = False
+
     max_counters: int
     unit: Unit
     seed: int = DEFAULT_SEED
@@ -50,10 +50,7 @@ class VoteHistogramSpec(OnceSpec, StoredSpec):
 
     def __post_init__(self) -> None:
         hold_whole(self, "max_counters", low=1, high=2**24)
-        hold_whole(self, "seed", low=0, high=2**64 - 1)
-        if not isinstance(self.unit, Unit):
-            raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
-        check_key_type(self.key_type)
+        hold_common(self)
         if self.unit.max_weight != 1:
             raise InvalidInput(
                 "with max_counters= a key counts once for a record or user, and max_weight is 1. For weights use a "
@@ -61,6 +58,15 @@ class VoteHistogramSpec(OnceSpec, StoredSpec):
             )
         if self.unit.max_keys > MOST_KEYS:
             raise InvalidInput(f"with max_counters= at most {MOST_KEYS} keys of a user count: lower max_keys.")
+
+    @property
+    def summary(self) -> str:
+        """A few words for the sketch's printed form."""
+        return f"of {self.max_counters} buckets"
+
+    def arrays(self) -> dict[str, Any]:
+        """Return no arrays: the sketch keeps a state of its own."""
+        return {}
 
     @property
     def memory(self) -> int:
@@ -79,10 +85,6 @@ class VoteHistogramSpec(OnceSpec, StoredSpec):
         """
         chosen = form or ("loads" if self.unit.level == "record" else None)
         return (votes_for(budget, *self.tables(), self.unit.neighbours, chosen),)
-
-    def words(self, laws: tuple[Law, ...]) -> str:
-        """Return the mechanism in words."""
-        return laws[0].words
 
     def preview(
         self,

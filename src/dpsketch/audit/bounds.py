@@ -5,6 +5,9 @@ threshold on the score, chosen on one half of the runs, is a test of "which of t
 Clopper and Pearson's exact intervals bound the test's two error rates, and (ε, δ)-privacy forces
 ``true positives ≤ e^ε · false positives + δ``; hence a lower bound on ε that is wrong with a stated probability only.
 
+Where the output law is known, the likelihood ratio is the most powerful distinguisher (Neyman and Pearson). Where it is
+not, or where a program might not follow its law, some learn from runs: a linear discriminant, and a table of outcomes.
+
 A lower bound above the claimed ε refutes the claim. One below it proves nothing by itself, so every use of it comes
 with twins (halved noise, a forgotten factor) that it must catch.
 """
@@ -22,22 +25,17 @@ from dpsketch.errors import InvalidInput
 from dpsketch.numbers import probability, real_number, whole_number
 
 __all__ = [
-    "Audit",
-    "Distinguisher",
-    "Outputs",
-    "Scores",
-    "clopper_pearson",
-    "epsilon_lower_bound",
-    "likelihood_ratio",
-    "lower_bound_from_outputs",
+    "Audit", "Distinguisher", "Outputs", "Scores", "clopper_pearson", "epsilon_lower_bound", "frequent_outcomes",
+    "known", "likelihood_ratio", "linear_discriminant", "loudest", "loudest_pair", "lower_bound_from_outputs",
     "lower_bound_from_scores",
-]
+]  # fmt: skip
 
 Data = TypeVar("Data")
 Output = TypeVar("Output")
 Scores = npt.NDArray[np.float64]
 Outputs = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.intp]
+_MOST_WEIGHED = 24
 # Learns from runs on the two datasets (or ignores them), and returns a score for each run that it is then shown.
 Distinguisher = Callable[[Outputs, Outputs], Callable[[Outputs], Scores]]
 
@@ -137,7 +135,7 @@ def lower_bound_from_outputs(
     outputs, outputs_of_neighbour : numpy.ndarray
         What the attacker saw in independent runs on the two datasets, one run a row.
     distinguishers : mapping of names to distinguishers
-        See :mod:`dpsketch.audit.distinguishers`.
+        How an attacker turns what was published into scores.
     delta, confidence : float
         The δ granted, and the confidence of the bound.
 
@@ -230,3 +228,59 @@ def clopper_pearson(hits: Counts, runs: int, wrong: float) -> tuple[Scores, Scor
     low = np.where(hits > 0, betaincinv(np.maximum(hits, 1), runs - hits + 1, wrong), 0.0)
     high = np.where(hits < runs, betaincinv(hits + 1, np.maximum(runs - hits, 1), 1 - wrong), 1.0)
     return low, high
+
+
+def known(score: Callable[[Outputs], Scores]) -> Distinguisher:
+    """Make a distinguisher of a score that needs no learning."""
+    return lambda _, __: score
+
+
+def linear_discriminant(outputs: Outputs, others: Outputs) -> Callable[[Outputs], Scores]:
+    """Learn Fisher's linear discriminant: the projection along which the two clouds of runs differ most."""
+    # Of more numbers than the runs can weigh, only the loudest are used.
+    used = np.argsort(_loudness(outputs, others), kind="stable")[::-1][:_MOST_WEIGHED]
+    outputs, others = outputs[:, used], others[:, used]
+    centre, other_centre = outputs.mean(axis=0), others.mean(axis=0)
+    pooled = np.concatenate([outputs - centre, others - other_centre])
+    scale = pooled.std(axis=0)
+    scale[scale == 0] = 1.0
+    scaled = pooled / scale
+    # A ridge of the order of the sampling error keeps the inverse tame where runs are few.
+    width = scaled.shape[1]
+    covariance = scaled.T @ scaled / len(scaled) + np.eye(width) * np.sqrt(width / len(scaled))
+    direction = np.linalg.solve(covariance, (other_centre - centre) / scale) / scale
+    return lambda shown: shown[:, used] @ direction
+
+
+def loudest(outputs: Outputs, others: Outputs) -> Callable[[Outputs], Scores]:
+    """Learn which single published number differs most, and put a threshold on it."""
+    place = int(np.argmax(_loudness(outputs, others)))
+    return lambda shown: shown[:, place].astype(np.float64)
+
+
+def loudest_pair(outputs: Outputs, others: Outputs) -> Callable[[Outputs], Scores]:
+    """Learn which two published numbers differ most, and add them up, each in its direction and unit."""
+    pair = np.argsort(_loudness(outputs, others), kind="stable")[::-1][:2]
+    steps = others[:, pair].mean(axis=0) - outputs[:, pair].mean(axis=0)
+    spread = outputs[:, pair].var(axis=0) + others[:, pair].var(axis=0)
+    weights = steps / np.where(spread == 0, np.inf, spread)
+    return lambda shown: shown[:, pair] @ weights
+
+
+def _loudness(outputs: Outputs, others: Outputs) -> Scores:
+    """Return by how many standard deviations each published number differs."""
+    spread = np.sqrt(outputs.var(axis=0) + others.var(axis=0))
+    spread[spread == 0] = np.inf
+    loudness: Scores = np.abs(others.mean(axis=0) - outputs.mean(axis=0)) / spread
+    return loudness
+
+
+def frequent_outcomes(outputs: Outputs, others: Outputs) -> Callable[[Outputs], Scores]:
+    """Learn how often each outcome occurs, for mechanisms of few outcomes; score by the smoothed log-ratio."""
+    outcomes, places = np.unique(np.concatenate([outputs, others]), axis=0, return_inverse=True)
+    places = places.ravel()
+    counts = np.bincount(places[: len(outputs)], minlength=len(outcomes))
+    other_counts = np.bincount(places[len(outputs) :], minlength=len(outcomes))
+    ratios = np.log((other_counts + 1.0) / (counts + 1.0))
+    learned = {outcome.tobytes(): float(ratio) for outcome, ratio in zip(outcomes, ratios, strict=True)}
+    return lambda shown: np.array([learned.get(np.ascontiguousarray(run).tobytes(), 0.0) for run in shown])

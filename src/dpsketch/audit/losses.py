@@ -1,40 +1,143 @@
-"""Exact losses where the law of a release is known but for the size of its noise, which is measured on releases.
+"""Losses where the law of a release is known but for the size of its noise, which is measured on releases.
 
-An attacker who knows the law gains all that the *privacy loss distribution* of the two outputs tells: per part the two
+How far the outputs of two neighbours lie apart is exact; the noise is measured jointly with everything else that was
+published in the same release and in the one before it. So noise that is too small, noise that two parts share and noise
+that two releases share all show, and none of the library's own sensitivities is used.
+
+**Gaussian noise.** The best linear attacker has μ² = vᵀΣ⁻¹v, with v what the unit moves (0 where it moves nothing, as
+in the release before it came) and Σ the covariance of the noise. With the sample covariance S of n runs of d numbers,
+n·(vᵀΣ⁻¹v)/(vᵀS⁻¹v) has the χ² law of n − d + 1 degrees of freedom for noise of mean zero (Muirhead 1982, Theorem
+3.2.12), whence a lower bound on μ, and on ε at any δ.
+
+**Laplace noise.** What is left of a number's noise after a regression on all others has the scale b; the loss is
+Σ |v|/b. Each b follows from the mean size of n draws, whose errors are independent, so that those of the losses add in
+squares; z of them below the sum lies the bound that a normal variable passes as rarely as z.
+
+**Other laws.** An attacker gains all that the *privacy loss distribution* of the two outputs tells: per part the two
 probabilities of every outcome, and parts that are drawn independently add their losses. Losses are rounded down, so
-that ε comes out too small rather than too large.
-
-The size of the noise is read off what was published, as a *factor* of what is stated. The mean square of n
-draws, of squares with a coefficient of variation c, is off by a factor beyond 1 ± z·c/√n with the probability of a
-normal variable to pass z.
-Of all factors that the draws leave possible, the one that is kindest to the claim is used.
+that ε comes out too small rather than too large. The size of the noise is a *factor* of what is stated. The mean square
+of n draws, of squares with a coefficient of variation c, is off by a factor beyond 1 ± z·c/√n with the probability of a
+normal variable to pass z. Of all factors that the draws leave possible, the one that is kindest to the claim is used.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import chdtri, ndtr, ndtri
 
+from dpsketch.accounting import gaussian_epsilon
 from dpsketch.arrays import Floats
-from dpsketch.audit.lattice import own_noise
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.truncated import Law, TruncatedLaplace
 
 __all__ = [
-    "Outcomes", "above", "chances", "epsilon_of", "fitting_factors", "kindest", "largest_factor", "noise_factors",
-    "power_of", "reach_of", "thresholded",
+    "Outcomes", "above", "bisected", "chances", "epsilon_of", "fitting_factors", "gaussian_bound", "kindest",
+    "laplace_bound", "laplace_scale", "least_spread", "noise_factors", "power_of", "reach_of", "seen_numbers",
+    "thresholded",
 ]  # fmt: skip
 
 # The probabilities of the same outcomes under two neighbours.
 Outcomes = tuple[Floats, Floats]
 
+_MOST_MOVED, _MOST_BESIDE = 40, 8
 _STEP = 5e-4
 _MOST_EPSILON = 20.0
-_LEAST_FACTOR, _LARGEST_FACTOR = 1e-2, 64.0
+_LARGEST_FACTOR = 64.0
 _LEAST_SHARE = 0.1
+
+
+def seen_numbers(noise: Floats, moved: Floats) -> tuple[Floats, Floats]:
+    """Choose the numbers that the attacker looks at, and pair each run with the one before it.
+
+    Parameters
+    ----------
+    noise : numpy.ndarray
+        The noise of each run (rows), number by number.
+    moved : numpy.ndarray
+        By how much the unit moves each number.
+
+    Returns
+    -------
+    seen, shift
+        The noise of what is looked at, in pairs of runs, the release before the unit came last; and how far each of
+        these numbers is moved.
+    """
+    size = np.abs(moved)
+    loud = np.argsort(-size, kind="stable")[: min(_MOST_MOVED, int(np.count_nonzero(size)))]
+    silent = np.flatnonzero(size == 0)
+    beside = silent[:: max(1, len(silent) // _MOST_BESIDE)][:_MOST_BESIDE]
+    used = np.concatenate([loud, beside])
+    pairs = len(noise) // 2
+    before, after = noise[: 2 * pairs : 2, used], noise[1 : 2 * pairs : 2, used]
+    return np.concatenate([after, before], axis=1), np.concatenate([moved[used], np.zeros(len(used))])
+
+
+def gaussian_bound(seen: Floats, shift: Floats, delta: float, confidence: float) -> float:
+    """Bound ε at ``delta`` from below for Gaussian noise."""
+    runs, numbers = seen.shape
+    if not np.any(shift):
+        return 0.0
+    # Noise that is the same everywhere leaves a covariance without an inverse: then something shows without noise.
+    covariance = seen.T @ seen / runs
+    loudest = float(np.trace(covariance)) / numbers
+    if float(np.linalg.eigvalsh(covariance)[0]) <= 1e-9 * loudest:
+        covariance += np.eye(numbers) * 1e-9 * max(loudest, 1e-12)
+    square = float(shift @ np.linalg.solve(covariance, shift))
+    least = float(chdtri(runs - numbers + 1, confidence)) / runs
+    return float(gaussian_epsilon(math.sqrt(square * least), delta)) if square < 1e12 else math.inf
+
+
+def own_noise(seen: Floats, places: npt.NDArray[np.intp]) -> Floats:
+    """Return what a regression on all other numbers leaves of the noise of some."""
+    runs, numbers = seen.shape
+    covariance = seen.T @ seen / runs + np.eye(numbers) * 1e-9
+    precision = np.linalg.inv(covariance)
+    # A regression on so many numbers takes that much off by chance.
+    left: Floats = (seen @ precision)[:, places] / np.diag(precision)[places]
+    return left * math.sqrt(runs / max(1, runs - numbers))
+
+
+def laplace_bound(seen: Floats, shift: Floats, confidence: float) -> float:
+    """Bound ε from below for Laplace noise."""
+    places = np.flatnonzero(shift)
+    if not len(places):
+        return 0.0
+    sizes = np.abs(own_noise(seen, places))
+    mean, steps = np.maximum(sizes.mean(axis=0), 1e-12), np.abs(shift[places])
+    # E|Z| = 1/sinh(1/b) for discrete Laplace noise of scale b; the losses of numbers with noise of their own add.
+    found = float(np.sum(steps * np.arcsinh(1 / mean)))
+    slopes = steps / (mean * np.sqrt(1 + mean**2))
+    error = float(np.linalg.norm(slopes * sizes.std(axis=0))) / math.sqrt(len(seen))
+    return max(0.0, found - float(ndtri(confidence)) * error)
+
+
+def laplace_scale(deviation: Any) -> Any:
+    """Return the scale b of discrete Laplace noise by its standard deviation, √½/sinh(1/2b)."""
+    return 0.5 / np.arcsinh(math.sqrt(0.5) / deviation)
+
+
+def least_spread(law: Literal["gaussian", "laplace"], noise: Floats, deviation: float, confidence: float) -> float:
+    """Return the largest share of a stated standard deviation that the noise of a part may have, by all its draws.
+
+    Squares of Gaussian draws add up to a χ² variable; the sizes of Laplace draws have a mean whose error is normal.
+    """
+    draws = noise.size
+    if law == "gaussian":
+        square = float(np.sum(noise**2)) / deviation**2
+        return math.sqrt(square / float(chdtri(draws, confidence)))
+
+    scale = float(laplace_scale(deviation))
+    varies = math.sqrt(deviation**2 * math.sinh(1 / scale) ** 2 - 1)  # E|Z| is 1/sinh(1/b)
+    least = 1 - float(ndtri(confidence)) * varies / math.sqrt(draws)
+    mean = float(np.mean(np.abs(noise)))
+    if least <= 0 or mean == 0:
+        return math.inf if mean else 0.0
+    return 1 / math.asinh(least / mean) / scale
 
 
 def reach_of(law: Law, factor: float = 1.0) -> int:
@@ -53,8 +156,6 @@ def chances(law: Law, factor: float, values: npt.NDArray[np.int64]) -> Floats:
     sizes = np.abs(values).astype(np.float64)
     match law:
         case RoundedGaussian(sigma):
-            from scipy.special import ndtr
-
             width = sigma * factor
             found: Floats = ndtr((0.5 - sizes) / width) - ndtr((-0.5 - sizes) / width)
             return found
@@ -118,10 +219,14 @@ def _one_way(parts: Sequence[Outcomes], delta: float) -> float:
         return 0.0
     if excess(_MOST_EPSILON) > delta:
         return math.inf
-    low, high = 0.0, _MOST_EPSILON
-    while high - low > 1e-5:
+    return bisected(lambda epsilon: excess(epsilon) > delta, 0.0, _MOST_EPSILON, 1e-5)
+
+
+def bisected(holds: Callable[[float], bool], low: float, high: float, width: float) -> float:
+    """Return the last place, but for ``width``, at which something holds that holds for all smaller ones."""
+    while high - low > width:
         middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) > delta else (low, middle)
+        low, high = (middle, high) if holds(middle) else (low, middle)
     return low
 
 
@@ -138,8 +243,6 @@ def noise_factors(law: Law, noise: Floats, confidence: float) -> tuple[float, fl
     Only what a regression on all other draws of a run and of the one before it leaves of a draw counts: noise that two
     of them share is none. Each end is wrong with probability at most ``1 - confidence``.
     """
-    from scipy.special import ndtri
-
     seen = np.concatenate([noise[1:], noise[:-1]], axis=1)
     squares = own_noise(seen, np.arange(noise.shape[1])) ** 2
     mean = float(squares.mean())
@@ -163,8 +266,6 @@ def fitting_factors(law: Callable[[float], Floats], drawn: Floats, confidence: f
     ``law`` gives the probabilities of all outcomes for a factor of the noise that is stated. What is compared is the
     mean of −log p under the stated law, which grows with the noise.
     """
-    from scipy.special import ndtri
-
     stated = -np.log(np.maximum(law(1.0), 1e-300))
     runs = float(drawn.sum())
     mean = float(stated @ drawn) / runs
@@ -192,12 +293,7 @@ def largest_factor(holds: Callable[[float], bool]) -> float:
     low, high = 0.0, 1.0
     while high < _LARGEST_FACTOR and holds(high):
         low, high = high, 2 * high
-    if high >= _LARGEST_FACTOR:
-        return high
-    while high - low > 1e-3 * high and high > _LEAST_FACTOR:
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+    return high if high >= _LARGEST_FACTOR else bisected(holds, low, high, 1e-3 * high)
 
 
 def power_of(epsilon: Callable[[float], float], claimed: float) -> float:
@@ -206,12 +302,9 @@ def power_of(epsilon: Callable[[float], float], claimed: float) -> float:
     ``epsilon`` is what the audit finds where the noise is so many times what was seen. 0 where even a tenth is not
     caught: the pair moves nothing, or too little.
     """
-    low, high = _LEAST_SHARE, 1.0
-    if epsilon(high) > claimed:
-        return high
-    if epsilon(high) == 0 or epsilon(low) <= claimed:
+    whole = epsilon(1.0)
+    if whole > claimed:
+        return 1.0
+    if whole == 0 or epsilon(_LEAST_SHARE) <= claimed:
         return 0.0
-    while high - low > 5e-3:
-        middle = (low + high) / 2
-        low, high = (middle, high) if epsilon(middle) > claimed else (low, middle)
-    return low
+    return bisected(lambda share: epsilon(share) > claimed, _LEAST_SHARE, 1.0, 5e-3)
