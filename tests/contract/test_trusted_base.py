@@ -14,7 +14,7 @@ ROOT = Path(dpsketch.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "trusted-base.md"
 DRAWS = {"sample", "random_words", "random_below", "random_bytes"}
 # The list may grow by a repair, not by a feature: state the reason where this number rises.
-MOST_LINES = 6_040
+MOST_LINES = 5_990
 # Random without being noise: nothing that is drawn here is published, or it promises nothing.
 CHOICES = {
     "sketches/histogram/keytable.py": "the secret of a hash",
@@ -24,6 +24,7 @@ CHOICES = {
 }
 # Modules of trusted folders that only see what is public, or search for what a law then pays for.
 PUBLIC = {
+    "accounting/guesses.py": "guesses roots, which accounting/gaussian.py checks",
     "laws/calibration.py": "searches for the least noise",
     "laws/chosen.py": "computes a bound from two published tables",
     "laws/scales.py": "estimates the scale of sums that carry their floor",

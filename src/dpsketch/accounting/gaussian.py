@@ -5,9 +5,9 @@ exactly when
 
     δ ≥ Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)
 
-(Balle and Wang 2018, "Improving the Gaussian mechanism for differential privacy", Theorem 8). Floating point finds the
-root; mpmath, at a precision that outlasts every cancellation in the formula, settles the last digit. A μ is rounded
-down, an ε or a δ up.
+(Balle and Wang 2018, "Improving the Gaussian mechanism for differential privacy", Theorem 8). A root is guessed
+(:mod:`~dpsketch.accounting.guesses`) and then moved until the formula holds, in mpmath's numbers, at a precision that
+outlasts every cancellation in it. A μ is rounded down, an ε or a δ up.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from functools import lru_cache
 from typing import Any
 
 from dpsketch.errors import InvalidInput
-from dpsketch.normal import scaled_tail
 from dpsketch.numbers import real_number
 
 __all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_mu", "zcdp_mu"]
 
 # Bits that the result keeps after all cancellation: twice a double, so that comparisons with doubles are decided.
-_BITS = 120
+BITS = 120
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -108,7 +107,7 @@ def zcdp_mu(rho: float) -> float:
         raise InvalidInput(f"rho must be at least 0 and finite, not {rho!r}.")
     import mpmath
 
-    with mpmath.workprec(_BITS):
+    with mpmath.workprec(BITS):
         bound = 2 * mpmath.mpf(rho)
         mu = math.sqrt(2 * rho) if rho < 1e300 else math.sqrt(rho) * math.sqrt(2)
         while mpmath.mpf(mu) ** 2 > bound:
@@ -125,7 +124,7 @@ def exact_delta(epsilon: Any, mu: Any) -> Any:
     """Return δ(ε, μ) as an mpmath number with at least 120 correct bits; the arguments may be mpmath numbers."""
     import mpmath
 
-    bits = 2 * _BITS
+    bits = 2 * BITS
     while True:
         with mpmath.workprec(bits):
             e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
@@ -134,7 +133,7 @@ def exact_delta(epsilon: Any, mu: Any) -> Any:
             result = left - right
             # Both terms carry a relative error near 2^-bits (e^ε loses log2 ε more), the difference that of `left`.
             lost = (mpmath.mag(left) - mpmath.mag(result) if result else bits) + max(0, mpmath.mag(e)) + 16
-            if bits - lost >= _BITS:
+            if bits - lost >= BITS:
                 return result
         bits += max(bits, lost)
 
@@ -153,80 +152,21 @@ def exact_root(value: Any) -> Any:
         return mpmath.sqrt(value)
 
 
-def _log_delta(epsilon: float, mu: float) -> float:
-    """Return ln δ(ε, μ) in double precision, without overflow or catastrophic cancellation."""
-    middle, half = epsilon / mu, mu / 2
-    a, b = middle - half, middle + half
-    if mu < 1e-4:
-        # The difference of two scaled tails by their slope in the middle; the relative error is about μ²(1 + a²).
-        x = middle / math.sqrt(2)
-        slope = 2 / math.sqrt(math.pi) - 2 * x * scaled_tail(x) if x < 1e3 else 1 / (math.sqrt(math.pi) * x * x)
-        difference = mu / math.sqrt(2) * slope
-    elif a < 0:
-        # exp(a²/2) could overflow; Φ(-a) is above one half, so that the plain difference keeps its digits.
-        value = math.erfc(a / math.sqrt(2)) / 2 - 0.5 * math.exp(-a * a / 2) * scaled_tail(b / math.sqrt(2))
-        return math.log(value) if value > 0 else -math.inf
-    else:
-        difference = scaled_tail(a / math.sqrt(2)) - scaled_tail(b / math.sqrt(2))
-    if difference <= 0:
-        return -a * a / 2 - math.log(2 + max(a, 0.0)) - 36.0
-    return -a * a / 2 + math.log(difference / 2)
-
-
-def _bisect(above: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the point, to about 1e-15 relative, from which ``above`` is true."""
-    for _ in range(200):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        if above(middle):
-            high = middle
-        else:
-            low = middle
-    return (low + high) / 2
-
-
 @lru_cache(maxsize=1024)
 def _largest_mu(epsilon: float, delta: float) -> float:
-    import mpmath
+    from dpsketch.accounting.guesses import near_mu
 
-    goal = math.log(delta)
-    mu = math.exp(_bisect(lambda log_mu: _log_delta(epsilon, math.exp(log_mu)) > goal, -740.0, 20.0))
-    with mpmath.workprec(_BITS):
-        m = mpmath.mpf(mu)
-        for _ in range(60):
-            gap = exact_delta(epsilon, m) - delta
-            # dδ/dμ = φ(μ/2 − ε/μ).
-            step = gap / mpmath.npdf(m / 2 - epsilon / m)
-            m = max(m - step, m / 2)
-            if abs(step) < abs(m) * mpmath.mpf(2) ** -70:
-                break
-        mu = math.nextafter(float(m), math.inf)
-    return _settle(mu, 0.0, lambda value: value == 0 or exact_delta(epsilon, value) <= delta)
+    return _settle(near_mu(epsilon, delta), 0.0, lambda value: value == 0 or exact_delta(epsilon, value) <= delta)
 
 
 @lru_cache(maxsize=1024)
 def smallest_epsilon(mu: Any, delta: float) -> float:
     """Return the smallest double ε with δ(ε, μ) ≤ ``delta``; μ may be an mpmath number."""
-    import mpmath
+    from dpsketch.accounting.guesses import near_epsilon
 
     if exact_delta(0, mu) <= delta:
         return 0.0
-    goal, m = math.log(delta), float(mu)
-    # δ ≤ e^{-(ε/μ - μ/2)²/2} bounds ε from above.
-    top = m * (m / 2 + math.sqrt(-2 * goal))
-    epsilon = _bisect(lambda e: _log_delta(e, m) <= goal, 0.0, top)
-    with mpmath.workprec(_BITS):
-        e, exact = mpmath.mpf(epsilon), mpmath.mpf(mu)
-        for _ in range(60):
-            gap = exact_delta(e, exact) - delta
-            # dδ/dε = −e^ε Φ(−μ/2 − ε/μ).
-            slope = mpmath.exp(e) * mpmath.ncdf(-exact / 2 - e / exact)
-            step = gap / slope
-            e = max(e + step, e / 2)
-            if abs(step) < abs(e) * mpmath.mpf(2) ** -70:
-                break
-        epsilon = max(0.0, math.nextafter(float(e), 0.0))
+    epsilon = near_epsilon(mu, delta)
     return _settle(epsilon, math.inf, lambda value: exact_delta(value, mu) <= delta)
 
 
