@@ -15,7 +15,7 @@ DRAWS = {"sample", "random_words", "random_below", "random_bytes"}
 CHOICES = {
     "sketches/histogram/content.py": "which of a user's keys count, where there are too many",
     "sketches/histogram/keytable.py": "the secret of a hash",
-    "sketches/continual/visits.py": "the secret of the hash that tells users apart",
+    "sketches/continual/days.py": "the secret of the hash that tells users apart",
     "sketches/density/sketch.py": "which row a record goes to, where it goes to one",
     "sketches/countsketch/prediction.py": "a rehearsal on a public guess, of which nothing is released",
     "sketches/moment/as_published.py": "the published mechanism's coins, which promise nothing",
@@ -54,7 +54,7 @@ def test_random_bits_are_drawn_in_the_trusted_base_only() -> None:
     }
     inside = {name for name in found if name.startswith(("sketches/", "core/"))}
     assert inside - listed == set(CHOICES) & inside
-    assert set(CHOICES) <= inside | {"sketches/continual/visits.py"}
+    assert set(CHOICES) <= inside | {"sketches/continual/days.py"}
 
 
 def test_the_lint_sees_a_draw() -> None:

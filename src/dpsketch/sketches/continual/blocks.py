@@ -1,7 +1,7 @@
 """Blocks of days, each published once, on the evening it is complete: plain days, two levels, or the binary tree.
 
 Under pure ε noise is paid for by the L1 norm, and a record is better in few publications than in many small ones: two
-levels of blocks beat the binary tree and every correlated design. The tree is what streams of earlier versions use.
+levels of blocks beat the binary tree and every correlated design.
 """
 
 from __future__ import annotations
