@@ -434,9 +434,7 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
                 "cannot combine: a share of several parties is merged with the others', by merge_releases."
             )
         ours, theirs = self._digests(), other._digests()
-        # One charge pays for one draw, or for one stream: answers of it without stretches are sums of a tree's nodes.
-        paid_once = self.charge is not None and other.charge is not None and self.charge.digest == other.charge.digest
-        if not set(ours).isdisjoint(theirs) or (paid_once and (ours or theirs)):
+        if not set(ours).isdisjoint(theirs):
             raise ReleaseRefused(
                 "cannot combine: one release is in both, and its noise would count double, or cancel, as no interval "
                 "says. Add or subtract each release once."
