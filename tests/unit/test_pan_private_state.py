@@ -48,7 +48,7 @@ def test_a_merge_is_an_update() -> None:
     sketch, part = pan_private(), dps.CountSketch(rows=3, width=16, unit=dps.per_record())
     before = sketch.snapshot()
     part.update(["a", "b", "a"], counts=[5, 1, 2])
-    exact = files.decode(part.to_sensitive_bytes(), allow_sensitive=True).arrays["table"]
+    exact = files.decode(part.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"]
     sketch.merge(part)
     assert np.array_equal(sketch.snapshot() - before, exact)
     assert sketch.spec.key_type == "text"
