@@ -25,9 +25,9 @@ from dpsketch.errors import InvalidInput
 from dpsketch.numbers import probability, real_number, whole_number
 
 __all__ = [
-    "Audit", "Distinguisher", "Outputs", "Scores", "clopper_pearson", "epsilon_lower_bound", "frequent_outcomes",
-    "known", "likelihood_ratio", "linear_discriminant", "loudest", "loudest_pair", "lower_bound_from_outputs",
-    "lower_bound_from_scores",
+    "LEARNERS", "Audit", "Distinguisher", "Outputs", "Scores", "clopper_pearson", "epsilon_lower_bound",
+    "frequent_outcomes", "known", "likelihood_ratio", "linear_discriminant", "loudest", "loudest_pair",
+    "lower_bound_from_outputs", "lower_bound_from_scores",
 ]  # fmt: skip
 
 Data = TypeVar("Data")
@@ -284,3 +284,9 @@ def frequent_outcomes(outputs: Outputs, others: Outputs) -> Callable[[Outputs], 
     ratios = np.log((other_counts + 1.0) / (counts + 1.0))
     learned = {outcome.tobytes(): float(ratio) for outcome, ratio in zip(outcomes, ratios, strict=True)}
     return lambda shown: np.array([learned.get(np.ascontiguousarray(run).tobytes(), 0.0) for run in shown])
+
+
+# For what has no law, or might not follow it.
+LEARNERS: Mapping[str, Distinguisher] = {
+    "frequent outcomes": frequent_outcomes, "threshold": loudest, "pair": loudest_pair, "learned": linear_discriminant,
+}  # fmt: skip

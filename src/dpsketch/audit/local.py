@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpsketch import local
-from dpsketch.audit.bounds import Distinguisher, Outputs, Scores, frequent_outcomes, known, linear_discriminant
+from dpsketch.audit.bounds import LEARNERS, Outputs, Scores, known
 from dpsketch.audit.findings import Finding, Mechanism, Row, printed_promise
 from dpsketch.local.hashed import HashedProtocol
 from dpsketch.privacy import Guarantee
@@ -67,7 +67,7 @@ def _reported(
         # Reports are drawn many at a time.
         return lambda trials: _reports(drawn, held, trials * _REPORTS)
 
-    learners: dict[str, Distinguisher] = {"frequent outcomes": frequent_outcomes, "learned": linear_discriminant}
+    learners = dict(LEARNERS)
     if isinstance(drawn, HashedProtocol) and drawn.seeds > _FEW_SEEDS:
         learners["support"] = known(_support(drawn, one, other))
     return Mechanism(name, _WORDS[pair], printed_promise(promise), runs(one), runs(other), learners)

@@ -7,7 +7,7 @@ for them: the odds of a quantile that lies beyond a gap, a key that nobody has, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpsketch import kernels, local
-from dpsketch.audit import bounds
-from dpsketch.audit.bounds import Distinguisher, Outputs, known, linear_discriminant
+from dpsketch.audit.bounds import LEARNERS, Outputs
 from dpsketch.audit.findings import PURE, Asked, Claim, Mechanism, claim_of, printed_promise
 from dpsketch.audit.flips import bits_of
 from dpsketch.audit.grid import GRID
@@ -33,25 +32,11 @@ __all__ = ["BY_LAW", "PUBLISHED", "SHIPPED", "sampled"]
 # Publishes what is held for a budget: numbers, and the guarantee beside them.
 Publish = Callable[[Any, Asked], tuple[Any, Guarantee]]
 
-# Most places lie between 0 and 23: right before a record is added, and wrong by half a rank after it. Those beyond 23
-# come nearer by half a rank, and so gain all that the claim allows.
-_BEYOND: dict[str, Distinguisher] = {
-    "beyond": known(lambda cells: (cells[:, 0] > 23).astype(float)), "outcomes": bounds.frequent_outcomes,
-}  # fmt: skip
-_BITS: dict[str, Distinguisher] = {
-    "threshold": bounds.loudest,
-    "pair": bounds.loudest_pair,
-    "learned": linear_discriminant,
-}
-_SUM: dict[str, Distinguisher] = {
-    "threshold": known(lambda outputs: outputs.sum(axis=1)), "learned": linear_discriminant,
-}  # fmt: skip
-
 
 def sampled(
-    name: str, neighbours: str, publish: Publish, sides: tuple[Any, Any], budget: Asked,
-    attackers: Mapping[str, Distinguisher], *, claim: Callable[[Guarantee], Claim] = printed_promise,
-    noise: float = 1.0, of_delta: bool = False, shipped: bool = True,
+    name: str, neighbours: str, publish: Publish, sides: tuple[Any, Any], budget: Asked, *,
+    claim: Callable[[Guarantee], Claim] = printed_promise, noise: float = 1.0, of_delta: bool = False,
+    shipped: bool = True,
 ) -> Mechanism:  # fmt: skip
     """Return a mechanism whose runs publish one of two sides afresh.
 
@@ -65,7 +50,7 @@ def sampled(
         return lambda trials: np.array([publish(held, asked)[0] for _ in range(trials)], dtype=np.float64)
 
     _, promise = publish(sides[0], budget)
-    return Mechanism(name, neighbours, claim(promise), runs(sides[0]), runs(sides[1]), attackers, shipped)
+    return Mechanism(name, neighbours, claim(promise), runs(sides[0]), runs(sides[1]), LEARNERS, shipped)
 
 
 def _of_row(name: str, row: str, noise: float = 1.0) -> Mechanism:
@@ -73,6 +58,12 @@ def _of_row(name: str, row: str, noise: float = 1.0) -> Mechanism:
 
 
 def _quantile(unit: Unit) -> Publish:
+    """Show a median of values most of whose places lie between 0 and 23.
+
+    They are right before a record is added, and wrong by half a rank after it. Those beyond 23 come nearer by half a
+    rank, and so gain all that the claim allows.
+    """
+
     def publish(values: list[int], asked: Asked) -> tuple[Any, Guarantee]:
         sketch = QuantileSketch(unit=unit, bits=5, quantiles=[0.5])
         # The values of the unit that is added are one user's, all others those of a user each.
@@ -127,7 +118,7 @@ def _privsketch() -> Mechanism:
         return lambda trials: local.order_scores(drawn, drawn.report([[item]] * trials), 0)[:, None]
 
     words, claim = "a person who holds another item", Claim(drawn.epsilon)
-    return Mechanism("privsketch-as-published", words, claim, runs(0), runs(1), _SUM, shipped=False)
+    return Mechanism("privsketch-as-published", words, claim, runs(0), runs(1), LEARNERS, shipped=False)
 
 
 def _race(points: list[float], asked: Asked) -> tuple[Any, Guarantee]:
@@ -199,11 +190,9 @@ _OTHERS: dict[str, tuple[str, str, Publish, tuple[Any, Any], Asked]] = {
 
 def _of(name: str, noise: float = 1.0) -> Mechanism:
     _, words, publish, sides, budget = _OTHERS[name]
-    kind = name.partition("-")[0]
-    attackers = {"quantiles": _BEYOND, "moment": _SUM}.get(kind, _BITS)
-    claim = claim_of if kind == "moment" else printed_promise
+    claim = claim_of if name.startswith("moment") else printed_promise
     of_delta = name == "sparse-alone"
-    return sampled(name, words, publish, sides, budget, attackers, claim=claim, noise=noise, of_delta=of_delta)
+    return sampled(name, words, publish, sides, budget, claim=claim, noise=noise, of_delta=of_delta)
 
 
 # Each takes ``noise``, the share of the noise due that is really drawn: 1, except where the audit itself is tested.
@@ -217,12 +206,12 @@ SHIPPED: dict[str, Callable[..., Mechanism]] = {
 PUBLISHED: dict[str, Callable[[], Mechanism]] = {
     "privsketch-as-published": _privsketch,
     "race-as-published": lambda: sampled(
-        "race-as-published", "a point added", _race, ([*range(20)], [*range(20), 500.3]), _ONE, _SUM,
+        "race-as-published", "a point added", _race, ([*range(20)], [*range(20), 500.3]), _ONE,
         claim=lambda _: Claim(1.0), shipped=False,
     ),
     "moments-as-published": lambda: sampled(
         "moments-as-published", "the last of ten records replaced by one of weight 16", _subsampled,
-        ((1, 1.0), (2, 16.0)), _ONE, _SUM, claim=lambda promise: Claim(promise.epsilon), shipped=False,
+        ((1, 1.0), (2, 16.0)), _ONE, claim=lambda promise: Claim(promise.epsilon), shipped=False,
     ),
 }  # fmt: skip
 
