@@ -320,8 +320,9 @@ class Sketch(Partial, Generic[SpecT, ReleaseT]):
 
         def add() -> None:
             for name, each in cells.items():
-                repeated = isinstance(entries.times, int) or np.repeat(entries.times, np.diff(each.starts))
-                added(self._arrays[name], replace(each, amounts=each.amounts * repeated))
+                times = entries.times  # of each unit's entries, if records are repeated
+                times = times if isinstance(times, int) else np.repeat(times, np.diff(each.starts))
+                added(self._arrays[name], replace(each, amounts=each.amounts * times))
 
         return add
 
