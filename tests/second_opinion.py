@@ -275,8 +275,8 @@ def _whole(draw: Draw, size: int) -> None:
 
 _KINDS = {
     "counts": _counts,
-    "counts-pan-private": _pan_private,
-    "counts-continual": _continual,
+    "pan-private": _pan_private,
+    "continual": _continual,
     "heavy": _heavy,
     "ranges": _ranges,
     "density": _density,

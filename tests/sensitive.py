@@ -44,8 +44,7 @@ class Row:
 
     def partner(self, sketch: Any, which: int) -> Any:
         """A partial that may be merged into a sketch."""
-        pan_private = isinstance(sketch, dps.PanPrivateCountSketch)
-        partial = dps.CountSketch.from_spec(sketch.spec) if pan_private else sketch.empty_like()
+        partial = sketch.empty_day() if isinstance(sketch, dps.ContinualSketch) else sketch.empty_like()
         self.add(partial, which)
         return partial
 
@@ -166,7 +165,13 @@ def _rows() -> list[Row]:
             lambda sketch: sketch.publish_day(),
             merges=False,
         ),
-        Row("pan-private", lambda: dps.PanPrivateCountSketch(**sizes), _keys(False), lambda sketch: sketch.publish()),
+        Row(
+            "pan-private",
+            lambda: dps.PanPrivateCountSketch(**sizes),
+            _keys(False),
+            lambda sketch: sketch.publish(),
+            merges=False,
+        ),
     ]
     return rows
 

@@ -192,4 +192,4 @@ def test_a_stored_seizable_sketch_protects_records_only(tmp_path: Path) -> None:
     header = json.loads(json.dumps(document.header))
     header["spec"]["unit"] = {**header["spec"]["unit"], "level": "user"}
     with pytest.raises((FileRefused, InvalidInput)):
-        dps.PanPrivateCountSketch.from_document(replace(document, header=header))
+        dps.ContinualSketch.from_document(replace(document, header=header))

@@ -38,11 +38,10 @@ def test_a_partial_is_merged_once(row: Row) -> None:
             sketch.merge(repeated)
         assert everything(sketch) == before
     other = row.partner(sketch, 2)
-    if row.name != "pan-private":
-        holder = sketch.empty_like()
-        holder.merge(part)
-        with pytest.raises(InvalidInput, match=TWICE):
-            sketch.merge(holder)
+    holder = sketch.empty_like()
+    holder.merge(part)
+    with pytest.raises(InvalidInput, match=TWICE):
+        sketch.merge(holder)
     sketch.merge(other)  # whoever was not merged yet still is
     assert sketch.partial_ids >= part.partial_ids | other.partial_ids
     assert len(sketch.partial_ids) == 3
@@ -56,11 +55,10 @@ def test_two_copies_of_one_file_do_not_merge(row: Row) -> None:
     with pytest.raises((InvalidInput, SpecMismatch)):
         one.merge(one)
     row.add(two, 1)
-    if row.name != "pan-private":  # which takes no state of its own kind
-        with pytest.raises(InvalidInput, match=TWICE):
-            one.merge(two)
-        with pytest.raises(InvalidInput, match=TWICE):
-            two.merge(one)
+    with pytest.raises(InvalidInput, match=TWICE):
+        one.merge(two)
+    with pytest.raises(InvalidInput, match=TWICE):
+        two.merge(one)
 
 
 @pytest.mark.parametrize("row", [row for row in MERGING if row.name.endswith("user")], ids=lambda row: row.name)
@@ -114,7 +112,7 @@ def test_a_record_merged_fifty_times_counts_once() -> None:
     assert int(np.abs(np.asarray(table)).max()) == 1
 
 
-@pytest.mark.parametrize("row", [row for row in MERGING if row.name != "pan-private"], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", MERGING, ids=lambda row: row.name)
 def test_a_task_that_spark_repeats_makes_another_partial(row: Row) -> None:
     """Each run's partial merges, since Spark takes one run's; the same one that came twice is refused."""
     parts = pytest.importorskip("dpsketch.spark.parts")

@@ -16,7 +16,7 @@ from dpsketch.sketches.kinds import KINDS
 from sensitive import MERGING, RECORD, USER, Row
 
 DAY, NEXT = "2026-11-15", "2026-11-16"
-RELEASED = [row for row in MERGING if row.name != "pan-private"]
+RELEASED = MERGING
 
 
 @pytest.fixture
@@ -83,17 +83,12 @@ class Absorbing:
         return dps.ContinualSketch(DAILY[self.kind][0](), days=4, **design, **spend)
 
     def partial(self, stream: Any) -> Any:
-        partial = dps.CountSketch.from_spec(stream.spec) if self.kind == "pan-private" else stream.empty_day()
+        partial = stream.empty_day()
         partial.update(DAILY.get(self.kind, DAILY["counts"])[1])
         return partial
 
     def absorb(self, stream: Any, partial: Any, **given: Any) -> None:
-        if self.kind != "pan-private":
-            stream.merge_today(partial, **given)
-        elif self.name.endswith(" fresh"):
-            stream.merge_fresh(partial, **given)
-        else:
-            stream.merge(partial, **given)
+        stream.merge(partial, fresh=self.name.endswith(" fresh"), **given)
 
 
 ABSORBING = [

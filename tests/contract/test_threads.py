@@ -102,10 +102,12 @@ def test_keys_that_are_objects_are_known_by_their_value() -> None:
 
 def test_a_fresh_partial_ends_with_its_merge() -> None:
     state = dps.PanPrivateCountSketch(rows=3, width=8, unit=dps.per_record(), key_type="int", rho=1e6)
-    part = dps.CountSketch.from_spec(state.spec)
+    part = state.empty_day()
     part.update([5])
-    state.merge_fresh(part)
+    known = state._today._partials
+    state.merge(part, fresh=True)
+    assert state._today._partials == known
     with pytest.raises(SketchBroken):
-        state.merge_fresh(part)
+        state.merge(part, fresh=True)
     with pytest.raises(SketchBroken):
         state.merge(part)

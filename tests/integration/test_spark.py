@@ -555,7 +555,7 @@ def test_a_stream_survives_a_restart(spark: Any, table: pa.Table, tmp_path: Path
     incoming = tmp_path / "incoming"
     incoming.mkdir()
 
-    def start() -> dps.PanPrivateCountSketch:
+    def start() -> dps.ContinualSketch:
         return dps.PanPrivateCountSketch(rows=5, width=64, unit=RECORD, epsilon=1.0, delta=1e-6, key_type="text")
 
     def state() -> Any:

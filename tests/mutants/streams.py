@@ -298,14 +298,6 @@ STATE = [
         "two streams whose first tables are alike are taken for one, of one draw and one promise",
     ),
     Mutant(
-        "tree-answers-share-noise-unsaid",
-        "PrivateCountSketch._combine",
-        "(paid_once and (ours or theirs))",
-        "False",
-        f"{_STREAM} first_version_wrote",
-        "answers of one tree that an earlier version wrote are added as if their noise were not shared",
-    ),
-    Mutant(
         "design-without-room",
         "continual.choice:",
         "if design.limit >= _HEAVY_RECORDS * contribution.step",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 import dpsketch as dps
 from dpsketch import accounting, audit, noise
-from dpsketch.errors import InvalidInput, ReleaseRefused
+from dpsketch.errors import InvalidInput, ReleaseRefused, SensitiveData
 from dpsketch.privacy import GaussianCost
 
 TRIALS = 1500
@@ -73,7 +74,7 @@ def test_publication_carries_both_noises_and_ends_the_sketch() -> None:
     sigma = math.sqrt(5) / accounting.gaussian_mu(1.0, 1e-6)
     assert private.noise_scale == pytest.approx(math.sqrt(2 * (sigma**2 + 1 / 12)))
     assert float(private.table.std()) == pytest.approx(private.noise_scale, rel=0.05)
-    assert "one seizure of the memory" in str(private.guarantee)
+    assert "one seizure of the state" in str(private.guarantee)
     (cost,) = private.guarantee.costs
     assert isinstance(cost, GaussianCost)
     assert cost.mu == pytest.approx(accounting.gaussian_mu(1.0, 1e-6), rel=1e-12)
@@ -87,19 +88,20 @@ def test_a_released_table_cannot_be_updated() -> None:
     assert not hasattr(dps.PrivateCountSketch, "release")
 
 
-def test_no_exact_number_is_in_the_memory() -> None:
-    """Everything held is the spec, the public calibration, hash keys, the noisy table, and where noise came from.
+@pytest.mark.parametrize("budget", [{"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 1.0, "delta": 0}, {"rho": 0.1}])
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+def test_either_noise_is_that_of_a_single_release(relation: Any, budget: dict[str, float]) -> None:
+    unit = dps.per_record(max_weight=3, neighbours=relation)
+    sketch = dps.PanPrivateCountSketch(rows=3, width=8, unit=unit, key_type="int", **budget)
+    (law,) = sketch.spec.laws(dps.Budget(**budget))
+    assert sketch._stream.law.noise == law.noise
+    assert sketch.guarantee.costs == law.costs()
 
-    Beside them there are a random id and the mark of a change under way, which do not tell whether there were records.
-    """
-    unit = dps.per_record()
-    sketch = dps.PanPrivateCountSketch(rows=3, width=8, unit=unit, epsilon=1.0, delta=0, key_type="int")
-    before = {name: getattr(sketch, name) for name in ("_partials", "_changed_by", "_turn", "_prepaid")}
-    sketch.update([1, 2, None, 3])
-    exact = {"_permit", "_spec", "_row_keys", "_table"}
-    assert set(vars(sketch)) == exact | set(before)
-    assert {name: getattr(sketch, name) for name in before} == before
-    assert sketch._permit.for_tests is False
+
+def test_an_exact_state_is_not_handed_out() -> None:
+    shape: dict[str, Any] = {"rows": 3, "width": 8, "unit": dps.per_record(), "key_type": "int"}
+    with pytest.raises(SensitiveData):
+        dps.ContinualCountSketch(days=1, **shape, epsilon=1.0, delta=1e-6).snapshot()
 
 
 def test_users_are_refused() -> None:

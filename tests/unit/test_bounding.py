@@ -34,7 +34,7 @@ def sketch(max_keys: int = 3, max_weight: float = 2, **changes: object) -> dps.C
 
 
 def content(some: dps.CountSketch) -> np.ndarray:
-    return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
+    return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"])
 
 
 def runs_of(bounded: Bounded) -> list[list[tuple[int, int]]]:

@@ -49,7 +49,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 def exact(keys: list[int]) -> np.ndarray:
     sketch = dps.CountSketch(rows=3, width=16, unit=dps.per_record(), key_type="int", seed=5)
     sketch.update(keys)
-    return np.asarray(files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
+    return np.asarray(files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"])
 
 
 def again(sketch: dps.ContinualSketch) -> dps.ContinualSketch:

@@ -23,7 +23,7 @@ def sketch(**changes: object) -> dps.CountSketch:
 
 def content(some: dps.CountSketch) -> np.ndarray:
     """The exact table, by way of the sensitive bytes."""
-    return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
+    return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"])
 
 
 WORDS = ["a", "b", "a", "c", "", "ü", "a"]

@@ -32,7 +32,7 @@ def sketch(**changes: object) -> DensitySketch:
 
 def content(some: DensitySketch) -> np.ndarray:
     """The exact table, by way of the sensitive bytes."""
-    return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
+    return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"])
 
 
 def filled(points: object = POINTS, **changes: object) -> DensitySketch:
@@ -220,7 +220,7 @@ def test_specs_round_trip() -> None:
         assert DensitySpec.from_json(spec.to_json()) == spec
     spec = sketch(bounds=[(0, 1), (-2, 3)], columns=["x", "y"], placement="one_row").spec
     assert DensitySpec.from_json(spec.to_json()) == spec
-    assert spec.memory == 8 * spec.rows * spec.width
+    assert spec.memory == 8 * (spec.rows * spec.width + 1)
 
 
 def test_points_are_moved_into_the_bounds() -> None:

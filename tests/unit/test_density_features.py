@@ -48,7 +48,7 @@ def started(features: str, unit: dps.Unit | None = None, **more: Any) -> Density
 
 
 def table(sketch: DensitySketch) -> np.ndarray:
-    return np.asarray(files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays["table"])
+    return np.asarray(files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"])
 
 
 def counted(features: str, points: Any) -> np.ndarray:

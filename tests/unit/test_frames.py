@@ -90,8 +90,8 @@ def test_nulls_of_a_frame_are_those_of_its_columns(row: Row) -> None:
     records, given = columns_of(row, holed, names)
     by_column.update(records, **given)
     assert everything(by_name) == everything(by_column)
-    if hasattr(by_name, "skipped_nulls"):
-        assert by_name.skipped_nulls == 1
+    if hasattr(by_name, "skipped_nulls"):  # none of a state that may be seized
+        assert by_name.skipped_nulls == (row.name != "pan-private")
 
 
 def test_a_day_is_a_frame() -> None:

@@ -176,8 +176,6 @@ def test_what_the_limit_may_be_is_said(tmp_path: Path) -> None:
             dps.Histogram(unit=RECORDS, memory_limit=limit)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="goes with memory_limit"):
         dps.Histogram(unit=RECORDS, temp_directory=tmp_path)
-    with pytest.raises(InvalidInput, match="max_counters= bounds the memory already"):
-        dps.VoteHistogram(unit=RECORDS, max_counters=100, memory_limit="1GB")
     histogram, given = made(RECORDS, tmp_path / "missing", "text")
     with pytest.raises(SourceError, match="temp_directory=") as refused:
         fed(histogram, given)

@@ -23,8 +23,7 @@ SKETCHES = sorted(FOLDER.glob("*.sketch"))
 def test_every_kind_has_its_vectors() -> None:
     released = {files.decode(path.read_bytes(), allow_sensitive=False).kind for path in RELEASES}
     kept = {files.decode(path.read_bytes(), allow_sensitive=True).kind for path in SKETCHES}
-    # What is published day by day, or once, is a release of counts.
-    assert released | {"counts-pan-private"} == set(KINDS)
+    assert released == set(KINDS)
     assert kept == {name for name, kind in KINDS.items() if kind.sensitive is not None}
 
 

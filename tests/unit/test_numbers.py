@@ -174,7 +174,7 @@ MADE = {
     "Atoms Audit Bounded Calibration CapLoss CellLaw Cells Charge Claim Curve Decoded Entry Estimate",
     "Estimates Field Found Grid GridLoss IntegerKeys KeyBatch KeySpace Line Link Location Mechanism Parsed",
     "AcuteMove ClassDensitySpec ClassSpec Corrections EmbeddingMap Extras Landmarks MapSpec",
-    "Finding OpenLayout Portion PrivateClassSums PrivateDailyHistogram",
+    "Finding Stretch OpenLayout Portion PrivateClassSums PrivateDailyHistogram",
     "PrivateDensity PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Projection Proposal Quantile RankError",
     "Received ReleasePreview SetBatch Silent Snapshot Spent State Table Tally TextKeys Threshold VectorBatch",
     "Flips Floor Memory Part Prepared Spread Terms TooLow Attempt Prediction SharedNoise LocalProtocol",

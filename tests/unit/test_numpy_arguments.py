@@ -130,7 +130,7 @@ def released(kind: type, **arguments: Any) -> Any:
 
 
 def votes(**numbers: Any) -> Any:
-    sketch: Any = dps.Histogram(unit=dps.per_record(), **{"max_counters": 16, **numbers})
+    sketch = dps.VoteHistogram(unit=dps.per_record(), **{"max_counters": 16, **numbers})
     sketch.update(WORDS * 30)
     return sketch
 
@@ -417,7 +417,6 @@ CASES = [
     Case("per_record", fixed(dps.per_record), {"max_weight": 3}),
     Case("per_user", fixed(dps.per_user), {"max_keys": 3, "max_weight": 2.5}),
     Case("Histogram", making(dps.Histogram), {"grid": 0.5}),
-    Case("Histogram", fixed(votes), {"max_counters": 8, "seed": 9}),
     Case("VoteHistogram", fixed(votes), {"max_counters": 8, "seed": 9}),
     Case("CountSketch", making(dps.CountSketch), {"rows": 3, "width": 16, **SPEC}),
     Case("HeavyHitters", making(dps.HeavyHitters), {"rows": 3, "width": 16, "key_bytes": 4, **SPEC}),

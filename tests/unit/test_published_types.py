@@ -20,7 +20,7 @@ def sparse(**options: Any) -> dps.SparseHistogram:
     return dps.SparseHistogram(**{"unit": dps.per_record(), "expected_keys": 50, **options})
 
 
-def pan_private() -> dps.PanPrivateCountSketch:
+def pan_private() -> dps.ContinualSketch:
     unit = dps.per_record()
     return dps.PanPrivateCountSketch(rows=5, width=64, unit=unit, epsilon=1.0, delta=1e-6, key_type="text")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 from collections import Counter
@@ -41,7 +40,7 @@ UNLIKELY = 1e-6
 def sketch_of(counts: list[int], *, unit: dps.Unit = RECORD, **given: Any) -> Any:
     """A sketch over as many values as there are counts."""
     bits = (len(counts) - 1).bit_length()
-    sketch = dps.RangeSketch(unit=unit, bits=bits, **given)
+    sketch = dps.QuantileSketch(unit=unit, bits=bits, **given)
     values = np.repeat(np.arange(len(counts)), counts)
     sketch.update(values, **({"users": np.arange(len(values))} if unit.level == "user" else {}))
     return sketch
@@ -394,20 +393,14 @@ def test_without_drawn_ends_there_is_no_interval() -> None:
     assert ends.least_records == 2 * ends.shift
 
 
-def test_a_range_sketch_with_quantiles_is_a_sketch_of_quantiles() -> None:
+def test_weights_and_ends_of_the_domain() -> None:
     sketch = dps.QuantileSketch(unit=RECORD, bits=8, quantiles=[0.5], start=-3, outside="clamp", grid=0.5, seed=4)
-    assert type(sketch) is dps.QuantileSketch
-    assert not isinstance(sketch, dps.RangeSketch)
-    assert type(dps.RangeSketch(unit=RECORD, bits=8)) is dps.RangeSketch
-    assert {"unit", "bits", "rows", "quantiles"} < set(inspect.signature(dps.RangeSketch).parameters)
     sketch.update([-100, 500, 2], weights=[0.5, 1, 1])
     release = sketch.release(rho=1e6)
     assert isinstance(release, dps.PrivateQuantiles)
     assert release.quantile(0.5).value == 2
     with pytest.raises(SpecMismatch):
         sketch.merge(dps.RangeSketch(unit=RECORD, bits=8))
-    with pytest.raises(InvalidInput, match="rows="):
-        dps.QuantileSketch(unit=RECORD, bits=8, quantiles=[0.5], rows=3)
 
 
 @pytest.mark.parametrize("wrong", [[], [0], [1], [0.5, 1.5], [math.nan], ["0.5"], [-0.1], [0.5, math.inf], [True]])

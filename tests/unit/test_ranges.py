@@ -34,7 +34,7 @@ def sketch(**changes: object) -> RangeSketch:
 def content(some: RangeSketch) -> tuple[np.ndarray, np.ndarray]:
     """The exact counters, by way of the sensitive bytes."""
     arrays = files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays
-    return np.asarray(arrays["cells"]), np.asarray(arrays["tables"])
+    return np.asarray(arrays["levels"]), np.asarray(arrays["tables"])
 
 
 def same(one: RangeSketch, other: RangeSketch) -> bool:

@@ -22,7 +22,7 @@ def counts(**options: Any) -> dps.CountSketch:
     return dps.CountSketch(**{"rows": 5, "width": 64, "unit": dps.per_record(), **options})
 
 
-def pan_private() -> dps.PanPrivateCountSketch:
+def pan_private() -> dps.ContinualSketch:
     unit = dps.per_record()
     return dps.PanPrivateCountSketch(rows=5, width=64, unit=unit, epsilon=1.0, delta=1e-6, key_type="text")
 

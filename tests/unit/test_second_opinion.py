@@ -103,7 +103,7 @@ def continual(unit: dps.Unit, budget: dict[str, float], rows: int, size: int) ->
     for day in range(1, days + 1):
         one = np.array([int(day == 1)])
         column += [int(table[0]) for _, table in sketch.design.step(state, one, day)]
-    return record_of(release, draws, "counts-continual", column=column, tables=len(sketch.published))
+    return record_of(release, draws, "continual", column=column, tables=len(sketch.published))
 
 
 def pan_private(unit: dps.Unit, budget: dict[str, float], rows: int, size: int) -> Record:
@@ -111,7 +111,7 @@ def pan_private(unit: dps.Unit, budget: dict[str, float], rows: int, size: int) 
         sketch = dps.PanPrivateCountSketch(rows=rows, width=8, unit=as_record(unit), key_type="int", **budget)
         sketch.update([size])
         release = sketch.publish()
-    return record_of(release, draws, "counts-pan-private")
+    return record_of(release, draws, "pan-private")
 
 
 def as_record(unit: dps.Unit) -> dps.Unit:

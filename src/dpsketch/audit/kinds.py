@@ -216,9 +216,9 @@ def _pan_private(place: Literal["before", "after"], unit: Unit, records: Records
         filled(sketch, unit, records if place == "before" else [])
         seized = sketch.snapshot()
         filled(sketch, unit, records if place == "after" else [])
-        made = sketch.publish()
-        first, fresh = made.noise
-        return shown(made.guarantee, (seized, first.variance), (made.table - seized, fresh.variance))
+        (stretch,) = sketch.publish().stretches
+        variance = stretch.law.variance
+        return shown(sketch.guarantee, (seized, variance), (sketch.published[0] - seized, variance))
 
     return life
 

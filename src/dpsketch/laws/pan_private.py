@@ -17,6 +17,10 @@ is one Gaussian mechanism of μ = S/σ, whatever the moment, also if it and the 
 under N and the later publications by at most S under z: √2·S together, which is no more than is paid for, since a
 replaced record costs √2·S where nothing counts downwards and 2·S elsewhere.
 
+*One band of 1*, a single day, may have Laplace noise of one scale as well: with L1 distances in the place of norms, a
+record before the moment or after it costs Δ₁ over the scale, and a replaced record at most twice as much, which is what
+a replaced record pays.
+
 *Integers are kept modulo 2⁶⁴.* Sums of integers that wrap round are those of the exact ones, reduced: a function of
 what is private. Nothing here is held to a limit by what it has become, which would not be.
 
@@ -59,7 +63,8 @@ class PanPrivate(Banded):
     @property
     def words(self) -> str:
         """The design in a phrase."""
-        return f"correlated over {len(self.bands)} days, in a state that may be seized once"
+        days = f"correlated over {len(self.bands)} days" if len(self.bands) > 1 else "each day by itself"
+        return f"{days}, in a state that may be seized once"
 
     @property
     def buffers(self) -> int:

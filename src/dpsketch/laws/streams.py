@@ -35,8 +35,8 @@ PUBLICATIONS, STATE = "publications", "state"
 DESIGNS: tuple[type[Design], ...] = (Banded, Blocks, PanPrivate, Recurrence)
 
 _SEIZURE = (
-    "It holds against one seizure of the state, together with all of them; a second state is not covered, be it an old "
-    "copy or the one that a file is just being replaced by."
+    "It holds against one seizure of the state, together with all that is published; a second state is not covered, be "
+    "it an old copy or the one that a file is just being replaced by."
 )
 # The part of δ for names; the rest is for counts.
 _NAMES_SHARE = 0.1
@@ -156,7 +156,8 @@ class Published(Law):
 
     def caveat(self, unit: Unit) -> str:
         """Return which days the promise covers, and on how many of them a user counts."""
-        caveat = f"It covers all publications of up to {self.horizon} days."
+        days = "one day" if self.horizon == 1 else f"up to {self.horizon} days"
+        caveat = f"It covers all publications of {days}."
         if unit.level == "user":
             often = f"at most {self.days} days" + (f", at least {self.apart} days apart" if self.apart > 1 else "")
             caveat += f" A user counts on {often}, with at most that on each; records of other days are dropped."
@@ -188,9 +189,9 @@ class Published(Law):
         return False
 
     @property
-    def answer_noise(self) -> Noise:
-        """The noise in one cell of a publication, as a reader of it has it."""
-        return self.noise
+    def draws(self) -> int:
+        """The number of draws in one cell of a publication."""
+        return 1
 
 
 @stored
@@ -219,9 +220,9 @@ class Seizable(Published):
         return [*Published.drawn_by(self, day), *((self.name, STATE, each) for each in coming)]
 
     @property
-    def answer_noise(self) -> Noise:
-        """A law with the variance of two draws, 2·(σ² + 1/12): a rounded Gaussian of τ² = 2σ² + 1/12."""
-        return RoundedGaussian(math.sqrt(2 * self.noise.variance - 1 / 12))
+    def draws(self) -> int:
+        """The number of draws in one cell of a publication: that of the state, and its own."""
+        return 2
 
 
 @stored

@@ -124,14 +124,6 @@ KINDS: dict[str, Kind] = {
             private_path="dpsketch.sketches.continual.series:PrivateSeries",
         ),
         Kind(
-            "counts-pan-private",
-            "How often, kept in a memory that may be seized?",
-            answers=("keys", "top", "decode"),
-            private_path=f"{_COUNTS}:PrivateCountSketch",
-            sensitive_path=f"{_COUNTS}:PanPrivateCountSketch",
-            released_once=True,
-        ),
-        Kind(
             "heavy",
             "Which keys are frequent, and how frequent? (a tree of sketches)",
             answers=("keys", "top", "decode"),

@@ -153,8 +153,8 @@ def refuse_choice(unit: object) -> None:
     """Refuse a unit whose bound is chosen, of a kind whose releases choose none."""
     if isinstance(unit, Unit) and unit.chosen:
         raise InvalidInput(
-            "max_keys='auto' lets a release choose the bound, which those of a Histogram without max_counters do; "
-            "other kinds choose none: state max_keys=N."
+            "max_keys='auto' lets a release choose the bound, which those of a Histogram do; other "
+            "kinds choose none: state max_keys=N."
         )
 
 

@@ -12,7 +12,7 @@ from dpsketch.errors import FileRefused, ReleaseRefused
 from dpsketch.kinds import load_sensitive
 from dpsketch.sketches.continual.folder import StreamFolder
 from dpsketch.sketches.continual.sketch import ContinualSketch
-from dpsketch.sketches.countsketch import CountSketch, PanPrivateCountSketch, PrivateCountSketch
+from dpsketch.sketches.countsketch import PrivateCountSketch
 from dpsketch.spark.construction import build
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class PanPrivateStream:
 
     Privacy
     -------
-    The content of the state is that of a :class:`dpsketch.PanPrivateCountSketch`, private against one seizure. What
+    The content of the state is that of a :func:`dpsketch.PanPrivateCountSketch`, private against one seizure. What
     lies around it is not: Spark's checkpoint holds offsets, which count records, and the state's name counts
     micro-batches, of which there may be one because one record came. Older states are removed, but removing is not
     erasing: from two states, recovered from a disk or found while the newer one is written, the records in between are
@@ -60,7 +60,7 @@ class PanPrivateStream:
     def __init__(
         self,
         folder: str | PathLike[str],
-        start: Callable[[], PanPrivateCountSketch],
+        start: Callable[[], ContinualSketch],
         *,
         key: str,
         weight: str | None = None,
@@ -79,8 +79,9 @@ class PanPrivateStream:
         counted, sketch = self._newest()
         if batch_id < counted:
             return
-        part = build(batch, CountSketch.from_spec(sketch.spec), key=self._key, weight=self._weight)
-        sketch.merge_fresh(part, ledger=self._ledger)  # the state's name tells which micro-batches are in it
+        part = build(batch, sketch.empty_day(), key=self._key, weight=self._weight)
+        # The state's name tells which micro-batches are in it.
+        sketch.merge(part, ledger=self._ledger, fresh=True)
         sketch.save_sensitive(self._file(batch_id + 1))
         self._keep_only(batch_id + 1)
 
@@ -88,15 +89,16 @@ class PanPrivateStream:
         """End the sketch and return what may be published. The state is removed first: it is never published twice."""
         _, sketch = self._newest()
         self._keep_only(None)
-        return sketch.publish()
+        private: PrivateCountSketch = sketch.publish()
+        return private
 
-    def _newest(self) -> tuple[int, PanPrivateCountSketch]:
+    def _newest(self) -> tuple[int, ContinualSketch]:
         states = self._states()
         if not states:
             raise ReleaseRefused("this stream's sketch was published, which ended it. Start another.")
         # An older one is left where the process ended between writing the newest and removing it.
         self._keep_only(states[-1])
-        sketch: PanPrivateCountSketch = load_sensitive(self._file(states[-1]))
+        sketch: ContinualSketch = load_sensitive(self._file(states[-1]))
         return states[-1], sketch
 
     def _states(self) -> list[int]:

@@ -91,7 +91,8 @@ def choose_design(
     if objective not in _WEIGHTS:
         raise InvalidInput(f"objective is 'balanced', 'totals' or 'windows', not {objective!r}.")
     pure = isinstance(budget.cost, PureCost)
-    if pure and name in ("recurrence", "banded", "pan-private"):
+    # A single day has nothing to correlate: its state may be seized under Laplace noise as well.
+    if pure and (name in ("recurrence", "banded") or (name == "pan-private" and horizon != 1)):
         raise InvalidInput("correlated noise is Gaussian, and needs delta > 0 or rho; with delta=0 blocks are best.")
     if name is None and pure:
         name = "daily" if objective == "windows" or (horizon is not None and horizon <= _PLAIN_DAYS) else "blocks"
@@ -107,6 +108,8 @@ def choose_design(
         case "recurrence":
             return _recurrence(contribution, horizon, "totals" if objective == "totals" else "balanced")
         case "pan-private":
+            if horizon == 1:
+                return PanPrivate((1,))
             kept = Banded(_WINDOWS) if objective == "windows" else _square_root(_SEIZABLE[objective])
             return PanPrivate(kept.bands[: LONGEST if horizon is None else horizon])
         case None:

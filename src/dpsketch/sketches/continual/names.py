@@ -144,9 +144,9 @@ class NamedStream(Stream):
         Without marks: while no key is found there is nothing to tell copies by.
         """
         self._refuse_before_the_first()
-        shown, noise = self._shown(), self.law.noise
+        shown = self._shown()
         tables, none = [table[shown] for table in self._tables], np.zeros(0, np.uint64)
-        return Publications(self.name, self.design, self._day, noise, tables, none, self.found)
+        return Publications(self.name, self.law, self._day, tables, none, self.found)
 
     def arrays(self) -> dict[str, files.Array]:
         """Return what a file keeps of the stream, in the order of the keys, which tells nothing. Sensitive."""

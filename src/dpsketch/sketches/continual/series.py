@@ -112,7 +112,7 @@ class PrivateSeries(Release):
     @property
     def design(self) -> Design:
         """How noise is correlated from day to day."""
-        return self.published.design
+        return self.published.law.design
 
     def public_spec(self) -> dict[str, Any]:
         """Return the spec as people read it."""
@@ -286,7 +286,7 @@ class PrivateSeries(Release):
         shape = law.shape if names is None else (len(names),)
         tables = list(integer_array(document, "published", (law.design.published(day), *shape)))
         marks = np.array([] if found else [mark_of(table) for table in tables], np.uint64)
-        published = Publications(name, law.design, day, law.answer_noise, tables, marks, names)
+        published = Publications(name, law, day, tables, marks, names)
         series = cls(kind.name, spec, calendar, published, receipt)
         refuse_other_promise(header, series.guarantee)
         return series

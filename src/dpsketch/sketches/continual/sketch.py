@@ -24,7 +24,7 @@ from dpsketch.bounding import CountedUsers
 from dpsketch.core.drawn import receipt_to_json
 from dpsketch.core.laws import Law
 from dpsketch.core.permit import Permit
-from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.errors import FileRefused, InvalidInput, SensitiveData
 from dpsketch.laws.designs import Design
 from dpsketch.laws.streams import Found, Published, Seizable, Vector
 from dpsketch.numbers import whole_number
@@ -348,7 +348,7 @@ class ContinualSketch(Partial):
         """Return an empty sketch of the kind that a day counts, to be filled elsewhere and merged into today."""
         return self._today.empty_like()
 
-    def merge_today(self, part: Any, *, ledger: Ledger | str | None = None) -> None:
+    def merge_today(self, part: Any, *, ledger: Ledger | str | None = None, fresh: bool = False) -> None:
         """Add records of today that were counted elsewhere, in a sketch of :meth:`empty_day`; each once.
 
         Only where the unit is a record: whose days are counted must be known where they are counted. Where the state
@@ -362,14 +362,33 @@ class ContinualSketch(Partial):
             part, and refuses one that it knows as of another.
         ledger : Ledger or URL, optional
             The ledger that was charged. Needed where the stream was charged as a part and read from a file.
+        fresh : bool
+            State that the part was filled for this call, so that nobody can bring it again. A state that may be seized
+            then does not keep its ids, and does not grow with the number of parts.
         """
         self._use_ledger(ledger)
         if self.spec.unit.level == "user":
             raise InvalidInput("where users are protected, records of a day come by update, which knows their days.")
         self._stream.refuse_after_the_end()
+        known = self._today._partials
         self._change_today(lambda today: today.merge(part), [], self.days_published + 1)
         if isinstance(self._stream, SeizableStream):
+            if fresh:
+                self._today._partials = known
             part._begin_change()  # never lifted: it refuses everything from here on
+
+    merge = merge_today
+
+    def snapshot(self) -> npt.NDArray[np.int64]:
+        """Return a copy of a state that may be seized: what the one who seizes it has. Others may see it once.
+
+        It has one table for each of the coming days that a record of today enters; of a single day, the table itself.
+        """
+        if not self.design.keeps_noise:
+            raise SensitiveData("the state of this stream is exact: only one with design='pan-private' may be seized.")
+        self._stream.refuse_after_the_end()
+        state = self._stream.state.copy()
+        return state[0] if len(state) == 1 else state
 
     def publish_day(self, *, state: str | PathLike[str] | None = None) -> Any:
         """End the day: publish what the design makes of it, and return the release of the total so far.
@@ -387,6 +406,8 @@ class ContinualSketch(Partial):
         if state is not None:
             files.write(state, self._completed(self._to_document()))
         return release
+
+    publish = publish_day
 
     def _end_day(self) -> Any:
         self._stream.end_day(self._today._exact())

@@ -128,9 +128,10 @@ class Stream:
     def refuse_after_the_end(self) -> None:
         """Refuse a day more than the noise was calibrated for."""
         if self._day >= self.horizon:
+            all_days = "the only day was" if self.horizon == 1 else f"all {self.horizon} days were"
             raise ReleaseRefused(
-                f"all {self.horizon} days have been published, and the noise was calibrated for so many. Start "
-                "another sketch, at its own price."
+                f"{all_days} published, which ended it: the noise was calibrated for no more. Start another sketch, at "
+                "its own price."
             )
 
     def _refuse_before_the_first(self) -> None:
@@ -153,8 +154,8 @@ class Stream:
         """Return all that was published so far. Public."""
         self._refuse_before_the_first()
         self._marks += [mark_of(table) for table in self._tables[len(self._marks) :]]
-        marks, noise = np.array(self._marks, np.uint64), self._law.answer_noise
-        return Publications(self.name, self.design, self._day, noise, tuple(self._tables), marks, self._listed)
+        marks = np.array(self._marks, np.uint64)
+        return Publications(self.name, self._law, self._day, tuple(self._tables), marks, self._listed)
 
     def answer(self, first: int, last: int) -> tuple[Floats, Stretch]:
         """Return the sum of the days ``first`` to ``last``, decoded, and which noise it carries. Costs nothing."""

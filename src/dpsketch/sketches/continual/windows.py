@@ -118,17 +118,20 @@ class Stretch:
     stream : str
         What tells the stream from others: a digest of the first table that it published, of its terms and charge.
     law : Noise
-        The noise in each cell of each published table, independent from table to table.
+        A draw of the noise in each cell of each published table, independent from table to table.
     weights : numpy.ndarray
         The weight of each published table, in the order of publication; of later ones it is 0.
     marks : numpy.ndarray of uint64
         Digests of the published tables, by which copies of a stream that went on apart are told; or none.
+    draws : int
+        The number of draws in each cell of each published table.
     """
 
     stream: str
     law: Noise
     weights: Floats
     marks: Marks = field(default_factory=lambda: np.zeros(0, np.uint64))
+    draws: int = 1
 
     def __post_init__(self) -> None:
         self.weights.flags.writeable = False
@@ -136,7 +139,7 @@ class Stretch:
     @property
     def variance(self) -> float:
         """The variance of the noise in a cell."""
-        return self.law.variance * float(np.sum(self.weights**2))
+        return self.draws * self.law.variance * float(np.sum(self.weights**2))
 
     def __repr__(self) -> str:
         return f"<Stretch of stream {self.stream[:8]}, {len(self.weights)} tables>"
@@ -153,14 +156,14 @@ class Stretch:
                 "Ask one of them."
             )
         longer = self.marks if len(self.marks) >= len(other.marks) else other.marks
-        return Stretch(self.stream, self.law, weights, longer)
+        return Stretch(self.stream, self.law, weights, longer, self.draws)
 
 
 def combined(ours: Iterable[Stretch], theirs: Iterable[Stretch], sign: int) -> tuple[Stretch, ...]:
     """Return the stretches of a sum or difference, one for each stream."""
     found = {each.stream: each for each in ours}
     for each in theirs:
-        nothing = Stretch(each.stream, each.law, np.zeros(0))
+        nothing = Stretch(each.stream, each.law, np.zeros(0), draws=each.draws)
         found[each.stream] = found.get(each.stream, nothing).plus(each, sign)
     return tuple(found.values())
 
@@ -173,12 +176,10 @@ class Publications:
     ----------
     name : str
         What tells the stream from others.
-    design : Design
-        How the days enter the tables.
+    law : Published
+        What is published, and under which noise.
     day : int
         How many days were published.
-    noise : Noise
-        In each cell of each table, independent from table to table.
     tables : sequence of numpy.ndarray
         What was published, in order; at least one.
     marks : numpy.ndarray of uint64
@@ -188,9 +189,8 @@ class Publications:
     """
 
     name: str
-    design: Design
+    law: Published
     day: int
-    noise: Noise
     tables: Sequence[Integers]
     marks: Marks
     names: Sequence[Any] | None = None
@@ -199,8 +199,9 @@ class Publications:
         """Return the sum of the days ``first`` to ``last``, decoded, and which noise it carries."""
         last = whole_number("last", last, low=1, high=self.day)
         first = whole_number("first", first, low=1, high=last)
-        marks = self.marks[: self.design.published(last)]
-        stretch = Stretch(self.name, self.noise, weights(self.design, first, last), marks)
+        law, design = self.law, self.law.design
+        marks = self.marks[: design.published(last)]
+        stretch = Stretch(self.name, law.noise, weights(design, first, last), marks, law.draws)
         total = np.zeros(self.tables[0].shape)
         for weight, table in zip(stretch.weights.tolist(), self.tables, strict=False):
             if weight:
@@ -271,7 +272,7 @@ def window_law(stretch: Stretch, scale: int = 1) -> Noise:
     # None at all is left where a window is taken from itself, or where the noise rounds to nothing.
     variance = max(stretch.variance / scale**2, _NO_VARIANCE)
     squares = stretch.weights**2
-    draws = float(squares.sum()) ** 2 / max(float(np.sum(squares**2)), 1e-300)
+    draws = stretch.draws * float(squares.sum()) ** 2 / max(float(np.sum(squares**2)), 1e-300)
     if isinstance(stretch.law, DiscreteLaplace) and draws < _FEW_DRAWS:
         # Of the variance 2a/(1 − a)² with a = exp(−ε).
         middle = 1 + 1 / variance

@@ -16,16 +16,15 @@ from dpsketch import lazy
 
 if TYPE_CHECKING:
     from dpsketch.laws.shares import Share
-    from dpsketch.sketches.countsketch.continual import ContinualCountSketch
-    from dpsketch.sketches.countsketch.pan_private import PanPrivateCountSketch
+    from dpsketch.sketches.countsketch.continual import ContinualCountSketch, PanPrivateCountSketch
     from dpsketch.sketches.countsketch.parties import merge_releases
     from dpsketch.sketches.countsketch.private import Estimator, PrivateCountSketch
     from dpsketch.sketches.countsketch.sketch import CountSketch
     from dpsketch.sketches.countsketch.spec import CountSketchSpec
 else:
     __getattr__ = lazy.names(
-        __name__, continual="ContinualCountSketch",
-        pan_private="PanPrivateCountSketch", parties="Share merge_releases", private="Estimator PrivateCountSketch",
+        __name__, continual="ContinualCountSketch PanPrivateCountSketch",
+        parties="Share merge_releases", private="Estimator PrivateCountSketch",
         sketch="CountSketch", spec="CountSketchSpec",
     )  # fmt: skip
 

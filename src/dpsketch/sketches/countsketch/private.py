@@ -19,7 +19,6 @@ from dpsketch.core.laws import Additive, Arrays, Law, are_integers
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.files import Array
 from dpsketch.hashing import fingerprint, row_keys
-from dpsketch.laws.additive import SeizableCounts
 from dpsketch.laws.shares import OneShare
 from dpsketch.laws.streams import Published
 from dpsketch.noise import Noise
@@ -85,7 +84,7 @@ class Combined(Derived):
     @property
     def noises(self) -> tuple[Noise, ...]:
         """The noise of each release."""
-        return tuple(noise for law in self.drawn for noise in noises_of(law))
+        return tuple(noise_of(law) for law in self.drawn)
 
     def fits(self, arrays: Arrays) -> bool:
         """Say whether there are counters, and weights of each stream's publications."""
@@ -105,9 +104,10 @@ class Combined(Derived):
         return are_finite(arrays["table"], shape) if self.streams else are_integers(arrays, "table", shape)
 
 
-def noises_of(law: Any) -> tuple[Noise, ...]:
-    """Return the noise in a counter of one law; where a state carries noise of its own, that as well."""
-    return (law.noise, law.noise) if isinstance(law, SeizableCounts) else (law.noise,)
+def noise_of(law: Any) -> Noise:
+    """Return the noise in a counter of one law."""
+    noise: Noise = law.noise
+    return noise
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,7 +161,7 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
     @property
     def noise(self) -> tuple[Noise, ...]:
         """The noise in each counter; several laws where releases were combined. Empty in an answer of a stream."""
-        return noises_of(self.law) if not isinstance(self.law, Combined) else self.law.noises
+        return self.law.noises if isinstance(self.law, Combined) else (noise_of(self.law),)
 
     @property
     def signed(self) -> bool:
@@ -175,7 +175,7 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
             return ()
         arrays: Mapping[str, Any] = self._part.arrays
         return tuple(
-            Stretch(name, law.answer_noise, arrays[f"weights{i}"], arrays[f"marks{i}"])
+            Stretch(name, law.noise, arrays[f"weights{i}"], arrays[f"marks{i}"], law.draws)
             for i, (name, law) in enumerate(self.law.streams)
         )
 
@@ -202,7 +202,8 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
     @property
     def _fourth_cumulant(self) -> float:
         drawn = sum(fourth_cumulant(law) for law in self.noise)
-        return drawn + sum(fourth_cumulant(each.law) * float(np.sum(each.weights**4)) for each in self.stretches)
+        streams = ((each.draws * fourth_cumulant(each.law), each.weights) for each in self.stretches)
+        return drawn + sum(cumulant * float(np.sum(weights**4)) for cumulant, weights in streams)
 
     def __repr__(self) -> str:
         shape = f"{self.spec.rows}×{self.spec.width}"
@@ -433,9 +434,7 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
                 "cannot combine: a share of several parties is merged with the others', by merge_releases."
             )
         ours, theirs = self._digests(), other._digests()
-        # One charge pays for one draw, or for one stream: answers of it without stretches are sums of a tree's nodes.
-        paid_once = self.charge is not None and other.charge is not None and self.charge.digest == other.charge.digest
-        if not set(ours).isdisjoint(theirs) or (paid_once and (ours or theirs)):
+        if not set(ours).isdisjoint(theirs):
             raise ReleaseRefused(
                 "cannot combine: one release is in both, and its noise would count double, or cancel, as no interval "
                 "says. Add or subtract each release once."

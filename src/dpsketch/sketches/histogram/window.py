@@ -163,8 +163,8 @@ class PrivateDailyHistogram(NamedCounts, SketchRelease):
     @property
     def _deviation(self) -> float:
         """The standard deviation of the noise in a count, in steps of the grid."""
-        weights = cast(Floats, self._arrays["weights"])
-        return math.sqrt(self.window.publications.answer_noise.variance * float(np.sum(weights**2)))
+        law, weights = self.window.publications, cast(Floats, self._arrays["weights"])
+        return math.sqrt(law.draws * law.noise.variance * float(np.sum(weights**2)))
 
     def facts(self) -> dict[str, Any]:
         """Return what a reader of the file may want to know beside spec and guarantee."""
@@ -190,9 +190,10 @@ class PrivateDailyHistogram(NamedCounts, SketchRelease):
         return Estimates(asked, grid * value, grid * low, grid * high, confidence, self.counts)
 
     def _half_width(self, tail: float) -> float:
-        noise = self.window.publications.answer_noise
+        law = self.window.publications
+        noise = law.noise
         if isinstance(noise, DiscreteLaplace):
-            weights = cast(Floats, self._arrays["weights"])
+            weights = np.repeat(cast(Floats, self._arrays["weights"]), law.draws)
             return _laplace_width(weights * (noise.sensitivity / noise.epsilon), tail)
         return float(ndtri(1 - tail / 2)) * self._deviation
 

@@ -54,7 +54,7 @@ class VoteHistogramSpec(Spec):
         if self.unit.max_weight != 1:
             raise InvalidInput(
                 "with max_counters= a key counts once for a record or user, and max_weight is 1. For weights use a "
-                "histogram without max_counters=, or a CountSketch."
+                "Histogram or a CountSketch."
             )
         if self.unit.max_keys > MOST_KEYS:
             raise InvalidInput(f"with max_counters= at most {MOST_KEYS} keys of a user count: lower max_keys.")
