@@ -399,18 +399,3 @@ class Guarantee:
             "words": str(self),
         }
         return stated if self.counted_again is None else {**stated, "counted_again": self.counted_again}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Guarantee:
-        """Rebuild a guarantee from :meth:`to_json`."""
-        return cls(
-            epsilon=value["epsilon"],
-            delta=value["delta"],
-            unit=Unit.from_json(value["unit"]),
-            costs=tuple(cost_from_json(cost) for cost in value["costs"]),
-            mechanism=value["mechanism"],
-            rho=value["rho"],
-            caveat=value["caveat"],
-            holds=value["holds"],
-            counted_again=value.get("counted_again"),
-        )

@@ -14,7 +14,7 @@ ROOT = Path(dpsketch.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "trusted-base.md"
 DRAWS = {"sample", "random_words", "random_below", "random_bytes"}
 # The list may grow by a repair, not by a feature: state the reason where this number rises.
-MOST_LINES = 5_990
+MOST_LINES = 5_930
 # Random without being noise: nothing that is drawn here is published, or it promises nothing.
 CHOICES = {
     "sketches/histogram/keytable.py": "the secret of a hash",

@@ -121,8 +121,8 @@ SEIZED = [
     Mutant(
         "seized-state-counts-missing-weights",
         "ContinualSketch._add",
-        "if self.design.keeps_noise:",
-        "if False:",
+        "if not self.design.keeps_noise:",
+        "if True:",
         f"{_SEIZED} nothing_else",
         "a state that may be seized says how many records missed a weight",
     ),

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self
 
-import numpy as np
-
-from dpsketch.arrays import Integers
 from dpsketch.core.codec import stored
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import hold_real, hold_whole
@@ -164,17 +161,6 @@ class Move:
     def _opposed(self) -> bool:
         """Whether the contributions of two units may have a negative inner product."""
         return self.signed
-
-    def admits(self, contribution: Integers) -> bool:
-        """Say whether one unit may contribute this, in exact integers."""
-        amounts = [int(amount) for amount in np.asarray(contribution).ravel() if amount]
-        return (
-            sum(map(abs, amounts)) <= self.l1
-            and sum(amount**2 for amount in amounts) <= self.squared
-            and len(amounts) <= self.cells
-            and max(map(abs, amounts), default=0) <= self.most
-            and (self.signed or min(amounts, default=0) >= 0)
-        )
 
 
 @stored

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -17,18 +17,17 @@ from dpsketch.core.move import Table
 from dpsketch.errors import InvalidInput
 from dpsketch.files import Array
 from dpsketch.laws.blocks import Blocks
-from dpsketch.laws.calibration import noise_for
 from dpsketch.laws.designs import LONGEST, Banded, Contribution, Design, Filter
 from dpsketch.laws.pan_private import PanPrivate
 from dpsketch.laws.recurrence import Recurrence
 from dpsketch.noise import Noise, RoundedGaussian
 from dpsketch.numbers import hold_real, hold_whole
-from dpsketch.privacy import Again, ApproximateCost, Budget, Cost, Neighbours, Unit
+from dpsketch.privacy import Again, ApproximateCost, Cost, Neighbours, Unit
 
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
 
-__all__ = ["DESIGNS", "PUBLICATIONS", "STATE", "Found", "Published", "Seizable", "Vector"]
+__all__ = ["DESIGNS", "MARGIN", "PUBLICATIONS", "STATE", "Found", "Published", "Seizable", "Vector"]
 
 PUBLICATIONS, STATE = "publications", "state"
 # The designs that the file of a law may hold: a class is known to the codec once its module is imported.
@@ -38,10 +37,8 @@ _SEIZURE = (
     "It holds against one seizure of the state, together with all that is published; a second state is not covered, be "
     "it an old copy or the one that a file is just being replaced by."
 )
-# The part of δ for names; the rest is for counts.
-_NAMES_SHARE = 0.1
 # A hair more noise, and a hair higher thresholds, than all roundings here come to.
-_MARGIN = 1 + 1e-9
+MARGIN = 1 + 1e-9
 
 # What is drawn as one: the slot, the name of the piece, and the exact table.
 Piece = tuple[str, Hashable, Integers]
@@ -110,12 +107,6 @@ class Published(Law):
         hold_whole(self, "horizon", low=1, high=LONGEST)
         if not self.stacked or len(self.stacked) != len(self.scales) or any(scale < 1 for scale in self.scales):
             raise InvalidInput("each table of a stream enters its vector a whole number of times.")
-
-    @classmethod
-    def calibrated(cls, budget: Budget, vector: Vector, design: Design, horizon: int) -> Self:
-        """Return the least noise that a budget allows."""
-        noise = noise_for(budget, design.sensitivity(vector.contribution, horizon))
-        return cls(vector.tables, vector.scales, vector.neighbours, noise, design, horizon, vector.days, vector.apart)
 
     @property
     def vector(self) -> Vector:
@@ -251,21 +242,6 @@ class Found(Published):
         if not (self.epsilon > 0 and 0 < self.names < 1):
             raise InvalidInput("finding keys needs epsilon above 0, and a part of delta between 0 and 1.")
 
-    @classmethod
-    def calibrated(cls, budget: Budget, vector: Vector, design: Design, horizon: int) -> Self:
-        """Return the noise and the thresholds that a budget asks for."""
-        cost = budget.cost
-        if not isinstance(cost, ApproximateCost) or not isinstance(design, Filter) or design.keeps_noise:
-            raise InvalidInput(
-                "names that are on no public list need epsilon= with delta > 0, and no design of blocks, nor one whose "
-                "state may be seized, which would show them. Else give a public list: keys=[…]."
-            )
-        names = cost.delta * _NAMES_SHARE
-        mu = accounting.gaussian_mu(cost.epsilon, (cost.delta - names) / _MARGIN)
-        noise = RoundedGaussian(design.sensitivity(vector.contribution, horizon).l2 / mu * _MARGIN)
-        stated = vector.tables, vector.scales, vector.neighbours, noise, design, horizon, vector.days, vector.apart
-        return cls(*stated, epsilon=cost.epsilon, names=names)
-
     @property
     def words(self) -> str:
         """The law in a phrase."""
@@ -313,4 +289,4 @@ class Found(Published):
         most = held.distance.most * held.days
         rounding = (0.5 + self.design.stray) * float(np.abs(weights).sum())
         spread = self.noise.sigma * math.sqrt(float(np.sum(weights**2)))
-        return (most + rounding + spread * -float(ndtri(self._looks))) * _MARGIN
+        return (most + rounding + spread * -float(ndtri(self._looks))) * MARGIN

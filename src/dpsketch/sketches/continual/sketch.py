@@ -25,6 +25,7 @@ from dpsketch.core.drawn import receipt_to_json
 from dpsketch.core.laws import Law
 from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused, InvalidInput, SensitiveData
+from dpsketch.laws.calibration import published
 from dpsketch.laws.designs import Design
 from dpsketch.laws.streams import Found, Published, Seizable, Vector
 from dpsketch.numbers import whole_number
@@ -167,7 +168,7 @@ class ContinualSketch(Partial):
         vector = Vector(tables, scales, unit.neighbours, *calendar.limits)
         chosen = choose_design(budget, vector.contribution, calendar.days, objective=objective, name=design)
         refuse_users_in(chosen, unit)
-        law = law_class(tables, chosen).calibrated(budget, vector, chosen, calendar.horizon)
+        law = published(law_class(tables, chosen), budget, vector, chosen, calendar.horizon)
         lasts = "any number of" if calendar.days is None else calendar.days
         note = f"{kind.name} of up to {lasts} days {fingerprint_of(spec)}"
         permit = Permit.pay(spec, (law,), budget, account, note=note)
