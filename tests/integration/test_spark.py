@@ -562,6 +562,14 @@ def test_a_stream_survives_a_restart(spark: Any, table: pa.Table, tmp_path: Path
         [file] = (tmp_path / "state").iterdir()
         return file.name, dps.load_sensitive(file).snapshot()
 
+    def exactly() -> dps.ContinualSketch:
+        return dps.ContinualCountSketch(
+            days=1, rows=5, width=64, unit=RECORD, epsilon=1.0, delta=1e-6, key_type="text", design="daily"
+        )
+
+    with pytest.raises(InvalidInput, match="seized"):
+        cluster.PanPrivateStream(tmp_path / "exact", exactly, key="text")
+    assert list((tmp_path / "exact").iterdir()) == []
     before = None
     for day in range(2):
         words = table["text"].slice(day * 100, 100)

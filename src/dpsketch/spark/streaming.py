@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpsketch import files
-from dpsketch.errors import FileRefused, ReleaseRefused
+from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.kinds import load_sensitive
 from dpsketch.sketches.continual.folder import StreamFolder
 from dpsketch.sketches.continual.sketch import ContinualSketch
@@ -72,7 +72,10 @@ class PanPrivateStream:
         self._weight = weight
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self._states():
-            start().save_sensitive(self._file(0))
+            sketch = start()
+            if not sketch.design.keeps_noise:
+                raise InvalidInput("start makes a sketch whose state may be seized, as dps.PanPrivateCountSketch does.")
+            sketch.save_sensitive(self._file(0))
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Count a micro-batch, unless it is in the state already."""
