@@ -355,7 +355,7 @@ def test_a_refused_update_leaves_users_free_to_come(monkeypatch: pytest.MonkeyPa
     assert sketch.dropped_records == 0
     sketch.publish_day()
 
-    def interrupted(*given: Any) -> None:
+    def interrupted(*given: Any, **names: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(type(sketch._today), "_add", interrupted)

@@ -104,10 +104,11 @@ def test_sensitive_files_round_trip(tmp_path: Path) -> None:
         pickle.dumps(built)
     assert "sensitive" in repr(built)
     document = files.decode(built.to_sensitive_bytes(), allow_sensitive=True)
-    with pytest.raises(FileRefused):
-        DistinctSketch.from_document(
-            files.Document("distinct", True, document.header, {**document.arrays, "bitmap": np.zeros(3, np.uint64)})
-        )
+    for bits in (np.zeros(3, np.uint64), np.zeros(256, np.int64)):
+        with pytest.raises(FileRefused):
+            DistinctSketch.from_document(
+                files.Document("distinct", True, document.header, {**document.arrays, "bits": bits})
+            )
 
 
 def test_what_is_wrong_is_refused() -> None:

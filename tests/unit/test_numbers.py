@@ -171,7 +171,7 @@ KEEPING: dict[type, dict[str, Any]] = {
 
 # What the library makes of checked numbers, and hands out or keeps to itself: nobody else builds these.
 MADE = {
-    "Atoms Audit Bounded Calibration CapLoss CellLaw Cells Charge Claim Curve Decoded Entry Estimate",
+    "Atoms Audit Bounded Calibration CapLoss CellLaw Cells Charge Claim Columns Curve Decoded Entry Estimate",
     "Estimates Field Found Grid GridLoss IntegerKeys KeyBatch KeySpace Line Link Location Mechanism Parsed",
     "AcuteMove ClassDensitySpec ClassSpec Corrections EmbeddingMap Extras Landmarks MapSpec",
     "Finding Stretch OpenLayout Portion PrivateClassSums PrivateDailyHistogram",

@@ -84,7 +84,7 @@ BUDGETS = ({"epsilon": 1, "delta": 0.001}, {"epsilon": 0.7, "delta": 0}, {"rho":
 
 def sketch_of(kind: type, **arguments: Any) -> Any:
     sketch = kind(unit=UNIT, **arguments)
-    sketch.update([3, 3, 5] if kind is dps.RangeSketch or "key_bits" in arguments else WORDS)
+    sketch.update([3, 3, 5] if kind in (dps.RangeSketch, dps.QuantileSketch) or "key_bits" in arguments else WORDS)
     return sketch
 
 
@@ -441,7 +441,7 @@ CASES = [
     ),
     Case(
         "QuantileSketch",
-        making(dps.RangeSketch),
+        making(dps.QuantileSketch),
         {"bits": 18, "quantiles": [0.3, 0.5], "start": 2, "interval_share": 0.25, **SPEC},
     ),
     Case("DistinctSketch", making(dps.DistinctSketch), {"buckets": 64, "seed": 9}),

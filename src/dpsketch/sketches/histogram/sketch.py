@@ -307,7 +307,7 @@ class Histogram(Sketch[HistogramSpec, PrivateHistogram]):
         header = document.header
         self._held = Held.from_document(self._spec, header, dict(document.arrays))
         self._for_tests, self._apart = _flag(header["for_tests"]), _flag(header["apart"])
-        self._mass = self._held.mass
+        self._mass = max(self._mass, self._held.mass)
 
 
 def _part(column: pa.ChunkedArray, part: slice) -> pa.ChunkedArray:

@@ -182,7 +182,7 @@ class SparseHistogram(Sketch[SparseHistogramSpec, PrivateSparseHistogram]):
         if not good or (mass := sum(np.asarray(units).tolist())) > COUNTER_LIMIT:
             raise FileRefused("the file's entries are not those of a sparse histogram.")
         self._entries.add(np.asarray(positions), np.asarray(units))
-        self._mass = mass
+        self._mass = max(self._mass, mass)
 
 
 def _clipped_together(positions: Words, units: Integers, starts: Integers, largest: int) -> tuple[Words, Integers]:

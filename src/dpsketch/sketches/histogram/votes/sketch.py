@@ -148,7 +148,7 @@ class VoteHistogram(Sketch[VoteHistogramSpec, PrivateVoteHistogram]):
     def _restore(self, document: files.Document) -> None:
         held = self._spec.key_type or self._seen
         self._table = VoteTable.from_arrays(self._spec.max_counters, self._row_key, held, document.arrays)
-        self._mass = checked_total(0, self._table.loads, 1, len(self._table.loads))
+        self._mass = max(self._mass, checked_total(0, self._table.loads, 1, len(self._table.loads)))
 
 
 class _Names(NamedTuple):
