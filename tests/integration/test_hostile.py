@@ -372,7 +372,9 @@ def test_odd_keys_are_counted_alike_in_every_form(name: str) -> None:
     again = sketch.empty_like()
     for key in plain:
         again.update([key])
-    tables = [files.decode(one.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"] for one in (sketch, again)]
+    tables = [
+        files.decode(one.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"] for one in (sketch, again)
+    ]
     np.testing.assert_array_equal(*tables)
 
 
