@@ -335,7 +335,7 @@ def test_an_interrupt_leaves_nothing(dpsketch, tmp_path, monkeypatch) -> None:
         raise KeyboardInterrupt
 
     write_csv(tmp_path / "v.csv")
-    monkeypatch.setattr(CountSketch, "update", interrupted)
+    monkeypatch.setattr(CountSketch, "_count", interrupted)
     result = dpsketch("run", "counts", "v.csv", "--key", "page", *BUDGET, "-o", "v.dps")
     assert result.code == 130
     assert sorted(path.name for path in tmp_path.iterdir()) == ["v.csv"]

@@ -156,7 +156,7 @@ def test_memory_has_a_limit_in_the_shell_too(dpsketch: Runner, visits: Path, mon
         (("--rho", 0.1), "--rho needs a public list, --keys-from FILE"),
         ((*BUDGET, "--memory-limit", "1MB"), "--memory-limit must be a size such as '512MB'"),
         ((*BUDGET, "--temp-directory", "."), "--temp-directory goes with --memory-limit"),
-        ((*BUDGET, "--max-counters", 8, "--memory-limit", "1GB"), "--max-counters bounds the memory already"),
+        ((*BUDGET, "--max-counters", 8, "--memory-limit", "1GB"), "--max-counters bounds the memory"),
         ((*BUDGET, "--names-only"), "gains nothing"),
         ((*BUDGET, "--form", "best"), "--form is one of"),
         ((*BUDGET, "--form", "rounds"), "a record has one"),

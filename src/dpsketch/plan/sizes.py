@@ -13,7 +13,7 @@ from dpsketch.plan.values import Amount, Guess, Proposal, Shape, out_of_reach
 from dpsketch.privacy import Budget
 from dpsketch.sketches.density import DensitySketch
 from dpsketch.sketches.density.spec import DensitySpec, default_width
-from dpsketch.sketches.distinct import DistinctSetSpec, DistinctSketch
+from dpsketch.sketches.distinct import DistinctSet, DistinctSetSpec, DistinctSketch
 from dpsketch.sketches.distinct.spec import DistinctSpec
 from dpsketch.sketches.histogram.predict import listed
 from dpsketch.sketches.moment import MomentSketch
@@ -182,9 +182,11 @@ def plan_distinct(amount: Amount, guess: Guess, *, target_error: float | None, m
     # Where users are protected, who has which key is held: at most a pair for each record.
     room = math.ceil(8 * guess.keys if amount.unit.level == "record" else 16 * guess.records)
     shape: dict[str, Any] = {"exact": True}
+    sketch: DistinctSet | DistinctSketch = DistinctSet(unit=amount.unit)
     if less_will_do or room > memory or error > wanted:
         buckets = _smallest(errors, target_error, memory)
         shape, error, room = {"buckets": buckets}, errors[buckets], 8 * buckets
+        sketch = DistinctSketch(buckets=buckets, unit=amount.unit)
     return Proposal(
         kind="distinct",
         shape=shape,
@@ -192,6 +194,6 @@ def plan_distinct(amount: Amount, guess: Guess, *, target_error: float | None, m
         error=error,
         error_of="the number of distinct keys, standard deviation",
         memory=room,
-        seconds=seconds_for(DistinctSketch(**shape, unit=amount.unit), guess.records),
+        seconds=seconds_for(sketch, guess.records),
         also={"relative_error": error / guess.keys},
     )

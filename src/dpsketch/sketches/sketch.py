@@ -233,7 +233,7 @@ class Sketch(Partial, Generic[SpecT, ReleaseT]):
         """
         self._add(
             keys, users=users, weights=weights, counts=counts, disjoint_users=disjoint_users,
-            key=key, points=points, user=user, weight=weight, count=count,
+            key_columns=self.key_columns, key=key, points=points, user=user, weight=weight, count=count,
         )  # fmt: skip
 
     def _add(
@@ -244,9 +244,10 @@ class Sketch(Partial, Generic[SpecT, ReleaseT]):
         weights: Any = None,
         counts: Any = None,
         disjoint_users: bool = False,
+        key_columns: tuple[str, ...] = (),
         **names: Any,
     ) -> None:
-        """Add records, as part of a change."""
+        """Add records, as part of a change; ``key_columns`` are those of tuples, and sources have joined theirs."""
         if records is None and self.role == "points":
             records = names.pop("points", None)
         key = names.get("key")
@@ -259,7 +260,7 @@ class Sketch(Partial, Generic[SpecT, ReleaseT]):
         given = {"users": users, "weights": weights, "counts": counts}
         for columns in read_columns(
             records, names, given, kind=type(self).__name__, takes=self.takes, role=self.role,
-            key_columns=self.key_columns,
+            key_columns=key_columns,
         ):  # fmt: skip
             self._count(columns, disjoint_users)
             self._skipped += columns.skipped

@@ -24,4 +24,6 @@ def start(
         return DistinctSketch(**shape, unit=unit, key_type=key_type)
     if "buckets" in shape:
         raise InvalidInput("an exact count has no bitmap: leave --buckets out, or --exact.")
+    from dpsketch.sketches.distinct.exact import DistinctSet
+
     return DistinctSet(unit=unit, key_type=key_type)
