@@ -46,6 +46,7 @@ class NamedDay(WeighedSketch[HistogramSpec]):
 
     # The public list, each key once, texts as bytes; None if keys are found.
     listed: list[Any] | None = None
+    _looked_up: pa.Array
 
     @classmethod
     def of_keys(cls, spec: HistogramSpec, keys: Any) -> Self:
@@ -57,8 +58,13 @@ class NamedDay(WeighedSketch[HistogramSpec]):
             raise InvalidInput("keys= is a list of at least one key, without nulls.")
         key_type: KeyType = "int" if pa.types.is_integer(column.type) else "text"
         day = cls.from_spec(replace(spec, key_type=key_type).daily())
-        day.listed = list(dict.fromkeys(column.to_pylist()))
+        day._list(list(dict.fromkeys(column.to_pylist())))
         return day
+
+    def _list(self, keys: list[Any]) -> None:
+        """Count these keys only."""
+        self.listed = keys
+        self._looked_up = pa.array(keys, pa.int64() if self._spec.key_type == "int" else pa.large_binary())
 
     def _start(self, spec: HistogramSpec) -> None:
         self._spec = spec
@@ -67,7 +73,8 @@ class NamedDay(WeighedSketch[HistogramSpec]):
     def empty_like(self) -> Self:
         """Start an empty day of the same list."""
         day = super().empty_like()
-        day.listed = self.listed
+        if self.listed is not None:
+            day.listed, day._looked_up = self.listed, self._looked_up
         return day
 
     def lists(self, keys: Any) -> bool:
@@ -83,7 +90,7 @@ class NamedDay(WeighedSketch[HistogramSpec]):
     def _update(self, keys: Any, users: Any, weights: Any, counts: Any, disjoint_users: bool) -> None:
         column = _key_column(keys, self._spec.key_type)
         if self.listed is not None:
-            column = pc.if_else(pc.is_in(column, pa.array(self.listed, column.type)), column, None)
+            column = pc.if_else(pc.is_in(column, self._looked_up), column, None)
         batch = fingerprint(column, self._spec.key_type)
         if self._protects_users(users, disjoint_users, counts):
             bounded = self._bounded(batch, users, weights)
@@ -118,7 +125,7 @@ class NamedDay(WeighedSketch[HistogramSpec]):
         if np.any(units < 1):
             raise FileRefused("the file's counts by name are not those that dpsketch writes.")
         if "listed" in document.arrays:
-            sketch.listed = _stored_keys(document, "listed", sketch._spec)
+            sketch._list(_stored_keys(document, "listed", sketch._spec))
         sketch._units = dict(zip(names, units.tolist(), strict=True))
         sketch._mass = int(document.header["mass"])
         return sketch
