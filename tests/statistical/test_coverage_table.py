@@ -62,7 +62,7 @@ def test_every_kind_has_a_row_with_either_noise() -> None:
     # Names that nobody listed cannot be published without a δ.
     assert {case.budget for case in cases if case.kind == "VoteHistogram"} == {"δ > 0"}
     # Whatever is published day by day, and whatever a density is made of.
-    daily = [kind.sensitive.__name__ for kind in KINDS.values() if kind.daily is not None]
+    daily = [kind.sensitive.__name__ for kind in KINDS.values() if kind.daily]
     streams = [case.setting.split(",")[0] for case in cases if case.kind == "ContinualSketch"]
     assert set(daily) - {"CountSketch"} == set(streams)
     featured = {case.setting.split(", ")[-1] for case in cases if case.kind == "DensitySketch"}

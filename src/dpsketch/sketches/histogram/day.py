@@ -51,6 +51,7 @@ class NamedDay(Sketch[HistogramSpec, Any]):
 
     # The public list, each key once, texts as bytes; None if keys are found.
     listed: list[Any] | None = None
+    _looked_up: pa.Array
 
     @classmethod
     def of_keys(cls, spec: HistogramSpec, keys: Any) -> Self:
@@ -62,8 +63,13 @@ class NamedDay(Sketch[HistogramSpec, Any]):
             raise InvalidInput("keys= is a list of at least one key, without nulls.")
         key_type: KeyType = "int" if pa.types.is_integer(column.type) else "text"
         day = cls.from_spec(replace(spec, key_type=key_type).daily())
-        day.listed = list(dict.fromkeys(column.to_pylist()))
+        day._list(list(dict.fromkeys(column.to_pylist())))
         return day
+
+    def _list(self, keys: list[Any]) -> None:
+        """Count these keys only."""
+        self.listed = keys
+        self._looked_up = pa.array(keys, pa.int64() if self._spec.key_type == "int" else pa.large_binary())
 
     def _start(self, spec: HistogramSpec) -> None:
         super()._start(spec)
@@ -72,7 +78,8 @@ class NamedDay(Sketch[HistogramSpec, Any]):
     def empty_like(self) -> Self:
         """Start an empty day of the same list."""
         day = super().empty_like()
-        day.listed = self.listed
+        if self.listed is not None:
+            day.listed, day._looked_up = self.listed, self._looked_up
         return day
 
     def lists(self, keys: Any) -> bool:
@@ -88,7 +95,7 @@ class NamedDay(Sketch[HistogramSpec, Any]):
     def _parse(self, records: Any) -> Parsed:
         column = _key_column(records, self._spec.key_type)
         if self.listed is not None:
-            column = pc.if_else(pc.is_in(column, pa.array(self.listed, column.type)), column, None)
+            column = pc.if_else(pc.is_in(column, self._looked_up), column, None)
         return Parsed(fingerprint(column, self._spec.key_type), column)
 
     def _prepare(self, entries: Entries) -> Callable[[], None]:
@@ -118,7 +125,7 @@ class NamedDay(Sketch[HistogramSpec, Any]):
         if np.any(units < 1):
             raise FileRefused("the file's counts by name are not those that dpsketch writes.")
         if "listed" in document.arrays:
-            self.listed = _stored_keys(document, "listed", self._spec)
+            self._list(_stored_keys(document, "listed", self._spec))
         self._units = dict(zip(names, units.tolist(), strict=True))
 
 
