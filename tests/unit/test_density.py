@@ -238,24 +238,6 @@ def test_far_points_neither_fail_nor_wrap() -> None:
         assert np.array_equal(table.sum(axis=1), np.full(20, 3))
 
 
-def test_forged_files_are_refused() -> None:
-    features = sketch(kernel=kernels.Gaussian(2, 1.0), width=None)
-    features.update(POINTS)
-    for made in (filled(), features):
-        document = made.release(epsilon=1.0, delta=1e-6).to_document()
-        (counters, _), header = document.header["receipts"][0]["laws"], document.header
-        alone = {**header, "receipts": [{**header["receipts"][0], "laws": [counters]}]}
-        rest = {name: array for name, array in document.arrays.items() if not name.startswith("records")}
-        for forged, arrays in (
-            (header, rest),
-            (alone, rest),  # and the guarantee of both
-            (header, {**document.arrays, "counters__table": np.zeros((3, 3), np.int64)}),
-            (header, {**document.arrays, "records__table": np.array([1.5])}),
-        ):
-            with pytest.raises(FileRefused):
-                PrivateDensity.from_document(files.Document(document.kind, False, forged, arrays))
-
-
 def test_sums_of_features_without_the_number_of_records_are_refused() -> None:
     """Also where the guarantee is that of the sums alone: nothing could be asked of them."""
     made = sketch(kernel=kernels.Gaussian(2, 1.0), width=None)

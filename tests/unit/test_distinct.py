@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-import pickle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dpsketch import files, noise
+from dpsketch import noise
 from dpsketch.errors import InvalidInput, SpecMismatch
-from dpsketch.ledger import Ledger
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.privacy import PureCost, per_record, per_user
-from dpsketch.sketches.distinct import DistinctSketch, DistinctSpec, PrivateDistinct, PrivateDistinctBitmap
+from dpsketch.sketches.distinct import DistinctSketch, DistinctSpec
 
 
 def sketch(keys: Any = None, **changed: Any) -> DistinctSketch:
@@ -52,30 +49,6 @@ def test_the_quieter_law_is_chosen() -> None:
     assert isinstance(built.release(rho=0.1).noise, RoundedGaussian)
     preview = spec.preview(epsilon=1.0, delta=0, distinct=1e6)
     assert preview.predicted_error == pytest.approx(1e6 * math.log(2) / 16, rel=0.05)
-
-
-def test_releases_round_trip_and_are_charged(tmp_path: Path) -> None:
-    ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
-    ledger.create("web", epsilon=2.0, delta=0, unit=per_record())
-    built = sketch(range(1000))
-    number = built.release(epsilon=1.0, delta=0, ledger=ledger, dataset="web")
-    bitmap = built.release_mergeable(epsilon=1.0, ledger=ledger, dataset="web")
-    assert number.charge is not None
-    assert bitmap.charge is not None
-    number.save(tmp_path / "n.dps")
-    bitmap.save(tmp_path / "b.dps")
-    again = PrivateDistinct.from_document(files.read(tmp_path / "n.dps", allow_sensitive=False))
-    assert (again.ones, again.value, again.low, again.high) == (number.ones, number.value, number.low, number.high)
-    twin = PrivateDistinctBitmap.from_document(files.read(tmp_path / "b.dps", allow_sensitive=False))
-    np.testing.assert_array_equal(twin.bitmap, bitmap.bitmap)
-    assert (twin.value, twin.flip) == (bitmap.value, bitmap.flip)
-    for private in (number, bitmap):
-        assert private.low <= private.value <= private.high
-        assert private.guarantee.holds
-        assert "ε = 1" in repr(private)
-        assert pickle.loads(pickle.dumps(private)).value == private.value
-        with pytest.raises(InvalidInput):
-            private.interval(0)
 
 
 def test_what_is_wrong_is_refused() -> None:
