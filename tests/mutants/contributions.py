@@ -502,7 +502,7 @@ PARTIALS = [
         "OneProcess.__reduce_ex__",
         "def __reduce_ex__(self, protocol: object) -> NoReturn:",
         "def reduce_ex(self, protocol: object) -> NoReturn:",
-        "tests/unit/test_countsketch.py",
+        "tests/contract/test_sketches.py",
         "a sensitive sketch can be pickled",
     ),
     Mutant(
@@ -510,7 +510,7 @@ PARTIALS = [
         "refuse_mismatch",
         "differing = [name for name in {**a, **b} if a.get(name) != b.get(name)]",
         "differing = []",
-        "tests/unit/test_countsketch.py",
+        "tests/contract/test_sketches.py",
         "sketches of different seeds are added up",
     ),
     Mutant(

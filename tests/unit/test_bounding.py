@@ -294,32 +294,6 @@ def test_nulls_are_skipped_and_records_of_no_weight_take_no_place() -> None:
     weighed.update(["x"], users=["v"])  # nothing of this user was counted before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"users": "u"}, "users are read as keys are"),
-        ({"users": [3]}, "one type"),
-        ({"users": ["old"]}, "counted before"),
-    ],
-)
-def test_bad_users_are_refused_and_change_nothing(arguments: dict[str, object], message: str) -> None:
-    some = sketch()
-    some.update(["x"], users=["old"])
-    before = some.to_sensitive_bytes()
-    with pytest.raises((InvalidInput, SpecMismatch), match=message):
-        some.update(["a"], **arguments)
-    assert some.to_sensitive_bytes() == before
-
-
-def test_records_have_no_users() -> None:
-    record = dps.CountSketch(rows=5, width=16, unit=dps.per_record())
-    for arguments in ({"users": ["u"]}, {"disjoint_users": True}):
-        with pytest.raises(InvalidInput, match="per_user"):
-            record.update(["a"], **arguments)
-    with pytest.raises(InvalidInput, match="per_user"):
-        record.merge(record.empty_like(), disjoint_users=True)
-
-
 def test_nobody_is_counted_twice() -> None:
     whole, first, second = sketch(), sketch(), sketch()
     whole.update([1, 2, 3], users=["a", "b", "c"])
@@ -341,19 +315,6 @@ def test_nobody_is_counted_twice() -> None:
     assert everything(first) == everything(whole)
     with pytest.raises(InvalidInput, match="counted before"):
         first.update([9], users=["c"])
-
-
-def test_users_of_another_type_are_refused() -> None:
-    text, numbers = sketch(), sketch()
-    text.update([1], users=["7"])
-    numbers.update([1], users=[7])
-    with pytest.raises(SpecMismatch, match="one type"):
-        text.update([1], users=[7])
-    with pytest.raises(SpecMismatch, match="text"):
-        text.merge(numbers)
-    with pytest.raises(SpecMismatch, match="text"):
-        numbers.merge(text, disjoint_users=True)
-    numbers.merge(sketch())
 
 
 def test_a_statement_is_taken_remembered_and_published() -> None:

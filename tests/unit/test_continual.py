@@ -24,7 +24,6 @@ from ledgers import begun
 
 USUAL = {"epsilon": 1.0, "delta": 1e-6}
 DESIGNS = ["recurrence", "banded", "daily", "blocks", "tree", "pan-private"]
-VECTOR = Path(__file__).parents[1] / "vectors" / "kinds" / "counts-continual.sketch"
 
 
 def sigma(sketch: dps.ContinualSketch) -> Fraction:

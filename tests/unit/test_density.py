@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -14,12 +11,12 @@ import pytest
 import dpsketch as dps
 from dpsketch import files, kernels
 from dpsketch.core.account import Account
-from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput, SensitiveData, SpecMismatch
+from dpsketch.core.laws import additive
+from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.laws.calibration import additive
 from dpsketch.noise import RoundedGaussian
 from dpsketch.privacy import Budget
 from dpsketch.sketches.density import DensitySketch, DensitySpec, PrivateDensity, best_rows, default_width
-from sensitive import everything
 
 PLANE = kernels.Euclidean(2, 2.0)
 POINTS = [[0.5, 1.0], [0.7, 1.2], [5.0, -3.0], [0.0, 0.0]]
@@ -242,66 +239,6 @@ def test_far_points_neither_fail_nor_wrap() -> None:
         assert np.array_equal(table.sum(axis=1), np.full(20, 3))
 
 
-def test_merge_refuses_other_specs_by_name() -> None:
-    with pytest.raises(SpecMismatch, match=r"seed differs \(7 and 8\). Build both sketches from one spec."):
-        sketch().merge(sketch(seed=8))
-    with pytest.raises(SpecMismatch, match="kernel differs"):
-        sketch().merge(sketch(kernel=kernels.Euclidean(2, 3.0)))
-    with pytest.raises(SpecMismatch, match="unit differs"):
-        sketch().merge(sketch(unit=dps.per_record(neighbours="replace")))
-    with pytest.raises(SpecMismatch, match="DensitySketch with a int"):
-        sketch().merge(3)
-
-
-def test_a_sensitive_sketch_does_not_leak_by_accident() -> None:
-    some = filled(POINTS * 1234)
-    for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(SensitiveData, match="cannot be pickled"):
-            duplicate(some)
-    assert repr(some) == repr(sketch())
-    with pytest.raises(SensitiveData):
-        files.decode(some.to_sensitive_bytes(), allow_sensitive=False)
-    assert "1." not in repr(some.spec.read(POINTS))
-
-
-def test_files_round_trip(tmp_path) -> None:
-    for kernel, points in ((PLANE, POINTS), (kernels.Jaccard(), [["a"], ["b", "c"]])):
-        some = filled(points, kernel=kernel)
-        some.save_sensitive(tmp_path / "part.sketch")
-        assert (tmp_path / "part.sketch").stat().st_mode & 0o777 == 0o600
-        again = DensitySketch.from_sensitive_bytes((tmp_path / "part.sketch").read_bytes())
-        assert everything(again) == everything(some)
-        for share in (0.05, 0.0):
-            private = some.release(epsilon=1.0, delta=1e-6, count_share=share)
-            private.save(tmp_path / "density.dps")
-            loaded = PrivateDensity.from_document(files.read(tmp_path / "density.dps", allow_sensitive=False))
-            for release in (loaded, pickle.loads(pickle.dumps(private))):
-                assert np.array_equal(release.table, private.table)
-                assert release.guarantee == private.guarantee
-                assert np.array_equal(release.estimate(points).high, private.estimate(points).high)
-            assert (loaded.spec, loaded.noise, loaded.noisy_count) == (private.spec, private.noise, private.noisy_count)
-            with pytest.raises(ValueError, match="read-only"):
-                loaded.table[0, 0] = 1
-
-
-def test_forged_files_are_refused() -> None:
-    features = sketch(kernel=kernels.Gaussian(2, 1.0), width=None)
-    features.update(POINTS)
-    for made in (filled(), features):
-        document = made.release(epsilon=1.0, delta=1e-6).to_document()
-        (counters, _), header = document.header["receipts"][0]["laws"], document.header
-        alone = {**header, "receipts": [{**header["receipts"][0], "laws": [counters]}]}
-        rest = {name: array for name, array in document.arrays.items() if not name.startswith("records")}
-        for forged, arrays in (
-            (header, rest),
-            (alone, rest),  # and the guarantee of both
-            (header, {**document.arrays, "counters__table": np.zeros((3, 3), np.int64)}),
-            (header, {**document.arrays, "records__table": np.array([1.5])}),
-        ):
-            with pytest.raises(FileRefused):
-                PrivateDensity.from_document(files.Document(document.kind, False, forged, arrays))
-
-
 def test_sums_of_features_without_the_number_of_records_are_refused() -> None:
     """Also where the guarantee is that of the sums alone: nothing could be asked of them."""
     made = sketch(kernel=kernels.Gaussian(2, 1.0), width=None)
@@ -386,15 +323,6 @@ def test_budgets_are_split_and_stated() -> None:
         filled(placement="one_row").release(epsilon=1, delta=1e-6)
 
 
-def test_releases_are_charged_before_noise_is_drawn(tmp_path) -> None:
-    ledger = dps.Ledger(f"sqlite:///{tmp_path}/budget.db")
-    ledger.create("points", epsilon=1.2, delta=1e-6, unit=dps.per_record())
-    private = filled().release(epsilon=1, delta=1e-6, ledger=ledger, dataset="points")
-    assert private.charge is not None
-    with pytest.raises(BudgetExceeded):
-        filled().release(epsilon=1, delta=1e-6, ledger=ledger, dataset="points")
-
-
 def test_previews_are_what_releases_are() -> None:
     for changes, budget in (
         ({}, {"epsilon": 0.5, "delta": 1e-6}),
@@ -414,35 +342,6 @@ def test_previews_are_what_releases_are() -> None:
     assert best_rows(epsilon=1, records=5000, unit=dps.per_record(neighbours="replace")) == 265
 
 
-def test_seeded_noise_is_never_called_private(seeded: None) -> None:
-    assert str(filled().release(epsilon=1, delta=1e-6).guarantee).startswith("NOT PRIVATE")
-
-
-USERS = ["ann", "bob", "ann", "ann"]
-
-
-def test_users_are_bounded_and_never_counted_twice() -> None:
-    unit = dps.per_user(max_keys=2)
-    some = sketch(unit=unit)
-    some.update(POINTS, users=USERS)
-    assert np.array_equal(content(some).sum(axis=1), np.full(20, 3))
-    repeated = sketch(unit=unit)
-    repeated.update(POINTS * 3, users=USERS * 3)
-    assert np.array_equal(content(repeated), content(some))
-    with pytest.raises(InvalidInput, match="counted before"):
-        some.update([[9.0, 9.0]], users=["bob"])
-    other = sketch(unit=unit)
-    other.update([[9.0, 9.0]], users=["bob"])
-    with pytest.raises(InvalidInput, match="some users are in both"):
-        some.merge(other)
-    again = DensitySketch.from_sensitive_bytes(some.to_sensitive_bytes())
-    with pytest.raises(InvalidInput, match="counted before"):
-        again.update([[9.0, 9.0]], users=["ann"])
-    assert some.release(epsilon=1, delta=1e-6).guarantee.caveat is None
-    some.merge(other, disjoint_users=True)
-    assert "not checked" in str(some.release(epsilon=1, delta=1e-6).guarantee)
-
-
 def test_incomplete_records_of_users_are_left_out() -> None:
     some = sketch(unit=dps.per_user(max_keys=5))
     some.update([[1.0, None], [1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], users=["a", "b", None, "c"])
@@ -454,15 +353,6 @@ def test_equal_sets_of_a_user_are_one() -> None:
     some = sketch(kernel=kernels.Jaccard(), unit=dps.per_user(max_keys=3))
     some.update([["a", "b"], ["b", "a", "a"], [], ["c"], None, ["a", "b"]], users=["u", "u", "u", "u", "u", "v"])
     assert np.array_equal(content(some).sum(axis=1), np.full(20, 4))
-
-
-def test_users_go_with_their_unit() -> None:
-    with pytest.raises(InvalidInput, match="protects records"):
-        sketch().update(POINTS, users=USERS)
-    with pytest.raises(InvalidInput, match="protects users"):
-        sketch(unit=dps.per_user(max_keys=2)).update(POINTS)
-    with pytest.raises(InvalidInput, match="count records"):
-        sketch().merge(sketch(), disjoint_users=True)
 
 
 def test_where_the_noise_vanishes_the_number_of_records_is_still_known() -> None:

@@ -14,7 +14,7 @@ from dpsketch import files, kernels
 from dpsketch._compiled import density as compiled
 from dpsketch._compiled.vectors import add_features
 from dpsketch.core.move import Distance
-from dpsketch.errors import InvalidInput, SpecMismatch
+from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.sketches.density import DensitySketch, DensitySpec
 
@@ -160,26 +160,6 @@ def test_users_are_bounded_before_their_features_are_counted(features: str) -> N
     pairs = [[0.1, 0.2], [0.3, 0.4], [0.5, 0.1]]
     kept = [counted(features, [pairs[i], pairs[j]]) for i, j in ((0, 1), (0, 2), (1, 2))]
     assert any(np.array_equal(table(sketch), each) for each in kept)
-
-
-@pytest.mark.parametrize("features", MAPS)
-def test_merging_files_and_nulls(features: str) -> None:
-    rng = np.random.default_rng(4)
-    points = rng.uniform(-1, 1, size=(50, 2))
-    first, second = started(features), started(features)
-    first.update(points[:20])
-    second.update([*points[20:].tolist(), [None, 0.5]])
-    assert second.skipped_nulls == 1
-    first.merge(DensitySketch.from_sensitive_bytes(second.to_sensitive_bytes()))
-    assert np.array_equal(table(first), counted(features, points))
-    private = first.release(epsilon=1.0, delta=1e-6)
-    again = dps.PrivateDensity.from_document(files.decode(files.encode(private.to_document()), allow_sensitive=False))
-    assert again.spec == private.spec
-    asked = again.estimate(points[:5])
-    assert np.array_equal(asked.value, private.estimate(points[:5]).value)
-    assert features in repr(again)
-    with pytest.raises(SpecMismatch):
-        first.merge(DensitySketch(kernel=kernels.Euclidean(2, 0.4), rows=4, unit=dps.per_record()))
 
 
 @pytest.mark.parametrize("budget", [{"epsilon": 80.0, "delta": 1e-6}, {"epsilon": 20_000.0, "delta": 0}])

@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch import files
-from dpsketch.errors import FileRefused
 
 
 @pytest.fixture
@@ -88,14 +86,3 @@ def test_a_tree_is_read_in_the_same_way(tmp_path: Path) -> None:
         assert getattr(loaded, name).dtype == np.int64
         assert np.array_equal(getattr(loaded, name), getattr(release, name))
         assert not getattr(loaded, name).flags.writeable
-
-
-@pytest.mark.parametrize("table", [np.zeros((3, 63), np.int64), np.zeros((3, 64)), ["a"] * 192])
-def test_tables_of_another_shape_or_type_are_refused(table: files.Array, tmp_path: Path) -> None:
-    release = dps.CountSketch(rows=3, width=64, unit=dps.per_record()).release(epsilon=1.0, delta=1e-6)
-    document = release.to_document()
-    files.write(
-        tmp_path / "forged.dps", files.Document(document.kind, False, document.header, {"counters__table": table})
-    )
-    with pytest.raises(FileRefused, match="arrays"):
-        dps.load(tmp_path / "forged.dps")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import pickle
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,9 +16,9 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import accounting, files
-from dpsketch.errors import InvalidInput, SensitiveData, SpecMismatch
+from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.noise import DiscreteLaplace
-from dpsketch.sketches.ranges import PrivateRanges, RangeSketch, RangeSketchSpec
+from dpsketch.sketches.ranges import RangeSketch, RangeSketchSpec
 from dpsketch.sketches.ranges.chain import segments
 from dpsketch.sketches.ranges.levels import Cells, cell_levels
 from oracles import ranges as oracle
@@ -222,77 +220,6 @@ def test_keys_of_another_kind_are_refused_and_change_nothing(arguments: dict[str
     with pytest.raises((InvalidInput, SpecMismatch), match=message):
         some.update(keys, **arguments)
     assert all(np.array_equal(a, b) for a, b in zip(content(some), before, strict=True))
-
-
-def test_users_are_bounded_and_not_counted_twice() -> None:
-    some = sketch(unit=dps.per_user(max_keys=2, max_weight=3))
-    some.update([1, 1, 1, 1, 9, 2**19, 4], users=["a", "a", "a", "a", "a", "a", "b"])
-    assert content(some)[0].sum() <= 3 + 1 + 1
-    with pytest.raises(InvalidInput, match="counted before"):
-        some.update([3], users=["b"])
-    with pytest.raises(InvalidInput, match="users="):
-        some.update([3])
-    with pytest.raises(InvalidInput, match="counts="):
-        some.update([3], users=["c"], counts=[1])
-    other = sketch(unit=dps.per_user(max_keys=2, max_weight=3))
-    other.update([3], users=["b"])
-    with pytest.raises(InvalidInput, match="in both"):
-        some.merge(other)
-    some.merge(other, disjoint_users=True)
-    assert "not checked" in str(some.release(epsilon=1, delta=1e-6).guarantee)
-
-
-def test_merging_is_one_pass_and_refuses_other_specs() -> None:
-    rng = np.random.default_rng(2)
-    values = rng.integers(0, 2**20, 3000)
-    whole, *parts = (sketch() for _ in range(4))
-    whole.update(values)
-    for part, piece in zip(parts, np.array_split(values, 3), strict=True):
-        part.update(piece)
-    first = parts[0]
-    for part in parts[1:]:
-        first.merge(part)
-    assert same(whole, first)
-    assert same(whole.empty_like(), sketch())
-    for changes in ({"seed": 8}, {"bits": 21}, {"start": 1}, {"level_bits": 4}, {"outside": "clamp"}):
-        with pytest.raises(SpecMismatch, match="differs"):
-            whole.merge(sketch(**changes))
-    with pytest.raises(SpecMismatch):
-        whole.merge(dps.CountSketch(rows=3, width=32, unit=dps.per_record()))
-    with pytest.raises(InvalidInput, match="per_user"):
-        whole.merge(sketch(), disjoint_users=True)
-
-
-def test_a_sensitive_sketch_does_not_leak_by_accident() -> None:
-    some = sketch()
-    some.update([12_345] * 500)
-    for leak in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(SensitiveData):
-            leak(some)
-    assert repr(some) == repr(sketch())
-
-
-@pytest.mark.parametrize("unit", [dps.per_record(), dps.per_user(max_keys=2)], ids=["record", "user"])
-def test_files_round_trip(tmp_path: Path, unit: dps.Unit) -> None:
-    some = sketch(unit=unit)
-    some.update([1, 2, 2**20 - 1], users=["a", "b", "c"] if unit.level == "user" else None)
-    again = RangeSketch.from_sensitive_bytes(some.to_sensitive_bytes())
-    assert same(some, again)
-    if unit.level == "user":
-        with pytest.raises(InvalidInput, match="counted before"):
-            again.update([1], users=["a"])
-    some.save_sensitive(tmp_path / "part.sketch")
-    assert (tmp_path / "part.sketch").stat().st_mode & 0o777 == 0o600
-    private = some.release(epsilon=0.5, delta=1e-9)
-    private.save(tmp_path / "ranges.dps")
-    loaded = PrivateRanges.from_document(files.read(tmp_path / "ranges.dps", allow_sensitive=False))
-    assert np.array_equal(loaded.dense, private.dense)
-    assert np.array_equal(loaded.tables, private.tables)
-    assert (loaded.spec, loaded.noise, loaded.guarantee) == (private.spec, private.noise, private.guarantee)
-    assert pickle.loads(pickle.dumps(private)).range(0, 7) == loaded.range(0, 7)
-    for part in (loaded.dense, private.tables):
-        with pytest.raises(ValueError, match="read-only"):
-            part[0] = 1
 
 
 def test_queries_are_checked() -> None:

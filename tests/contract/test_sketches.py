@@ -1,0 +1,130 @@
+"""Promises of every sensitive sketch: it leaks nothing, comes back from its file, merges, and counts nobody twice.
+
+A release says the same after it was written and read.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpsketch as dps
+from dpsketch import files
+from dpsketch.errors import InvalidInput, SensitiveData, SpecMismatch
+from dpsketch.noise import seeded_noise_for_tests_only
+from sensitive import MERGING, ROWS, Row, everything
+
+# Kinds whose spec decides all; a stream and a pan-private state hold noise, and votes depend on the order of records.
+PLAIN = [row for row in MERGING if row.name != "pan-private"]
+BOUNDED_AT_RELEASE = ("histogram user", "histogram auto user", "distinct-set user")
+ONCE = [row for row in PLAIN if row.name.endswith("user") and row.name not in BOUNDED_AT_RELEASE]
+
+
+def moments(row: Row) -> bool:
+    return row.name.startswith("moment")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_sensitive_sketch_does_not_leak_by_accident(row: Row, tmp_path: Path) -> None:
+    sketch = row.filled(0)
+    for leak in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(SensitiveData):
+            leak(sketch)
+    assert "sensitive" in repr(sketch)
+    if row in PLAIN:
+        assert repr(sketch) == repr(row.start())
+    path = tmp_path / "part.sketch"
+    sketch.save_sensitive(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(SensitiveData):
+        dps.load(path)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_sketch_goes_on_from_its_file(row: Row, tmp_path: Path) -> None:
+    with seeded_noise_for_tests_only(3):
+        sketch = row.filled(0)
+    path = tmp_path / "part.sketch"
+    sketch.save_sensitive(path, **({"include_secret": True} if moments(row) else {}))
+    again = dps.load_sensitive(path)
+    assert type(again) is type(sketch)
+    for which in (None, 1):
+        if which is not None:
+            row.add(sketch, which)
+            row.add(again, which)
+        assert everything(again) == everything(sketch)
+    for name in ("cut", "skipped_nulls", "clipped_users"):
+        assert getattr(again, name, None) == getattr(sketch, name, None)
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in PLAIN if not moments(row) and "votes" not in row.name], ids=lambda row: row.name
+)
+def test_merging_is_one_pass(row: Row) -> None:
+    with seeded_noise_for_tests_only(3):
+        merged = row.filled(0)
+    with seeded_noise_for_tests_only(3):
+        whole = row.filled(0, 1)
+    merged.merge(row.partner(merged, 1))
+    assert everything(merged) == everything(whole)
+
+
+@pytest.mark.parametrize("row", PLAIN, ids=lambda row: row.name)
+def test_what_is_not_alike_does_not_merge(row: Row) -> None:
+    sketch = row.filled(0)
+    before = everything(sketch)
+    unit = replace(sketch.spec.unit, neighbours="replace")
+    with pytest.raises(SpecMismatch, match=r"unit differs .* Build both sketches from one spec"):
+        sketch.merge(type(sketch).from_spec(replace(sketch.spec, unit=unit)))
+    other = next(each for each in PLAIN if each.name.split()[0] != row.name.split()[0]).start()
+    with pytest.raises(SpecMismatch, match="cannot merge a"):
+        sketch.merge(other)
+    if unit.level == "record":
+        with pytest.raises(InvalidInput, match="per_user"):
+            sketch.merge(row.partner(sketch, 1), disjoint_users=True)
+    assert everything(sketch) == before
+
+
+@pytest.mark.parametrize("row", ONCE, ids=lambda row: row.name)
+def test_nobody_is_counted_twice(row: Row) -> None:
+    sketch = row.filled(0)
+    before = everything(sketch)
+    part = row.partner(sketch, 0)
+    data = sketch.to_sensitive_bytes(**({"include_secret": True} if moments(row) else {}))
+    for some in (sketch, dps.load_sensitive(data)):
+        with pytest.raises(InvalidInput, match="counted before"):
+            row.add(some, 0)
+        with pytest.raises(InvalidInput, match="in both sketches"):
+            some.merge(part)
+        assert everything(some) == before
+    sketch.merge(part, disjoint_users=True)
+    assert "not checked" in row.publish(sketch).guarantee.caveat
+
+
+def arrays_of(release: Any) -> dict[str, Any]:
+    return {
+        f"{name} {each}": array for name, part in release.drawn.parts.items() for each, array in part.arrays.items()
+    }
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_release_is_what_its_file_says(row: Row, tmp_path: Path) -> None:
+    release = row.publish(row.filled(0))
+    assert release.guarantee.holds
+    release.save(tmp_path / "some.dps")
+    written = files.encode(release.to_document())
+    for again in (dps.load(tmp_path / "some.dps"), pickle.loads(pickle.dumps(release))):
+        assert type(again) is type(release)
+        assert (again.spec, again.guarantee) == (release.spec, release.guarantee)
+        assert files.encode(again.to_document()) == written
+    for some in (release, dps.load(tmp_path / "some.dps")):
+        arrays = [array for array in arrays_of(some).values() if isinstance(array, np.ndarray)]
+        assert not any(array.flags.writeable for array in arrays)
+    with seeded_noise_for_tests_only(3):
+        assert not row.publish(row.filled(0)).guarantee.holds
