@@ -70,7 +70,7 @@ def test_one_unit_moves_the_ones_by_at_most_max_keys() -> None:
             built = DistinctSketch.from_spec(spec)
             built.update(base, users=np.zeros(20, int))
             built.update(extra, users=np.ones(len(extra), int))
-            return int(np.bitwise_count(built._bitmap).sum())
+            return int(np.bitwise_count(built._arrays["bits"]).sum())
 
         one, other = ones(rng.integers(0, 99, 8)), ones(rng.integers(0, 99, 8))
         assert abs(one - other) <= bounds_of(spec)[ONES].l1 == 3

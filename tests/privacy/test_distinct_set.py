@@ -189,12 +189,7 @@ def test_a_forged_pair_that_stands_twice_counts_once_and_odd_arrays_are_refused(
         dps.load(tmp_path / "keys.sketch")
 
 
-def test_what_goes_with_a_bitmap_is_refused() -> None:
-    for more in ({"buckets": 64}, {"seed": 1}):
-        with pytest.raises(InvalidInput, match="no bitmap"):
-            dps.DistinctSet(unit=RECORD, **more)
-    with pytest.raises(InvalidInput, match="unit="):
-        dps.DistinctSet()
+def test_columns_of_different_lengths_are_refused_and_no_pairs_match_nothing() -> None:
     with pytest.raises(InvalidInput, match="one entry a key"):
         dps.DistinctSet(unit=dps.per_user(max_keys=1)).update([1, 2], users=[1])
     assert owned_keys(np.array([], np.uint64), np.array([], np.uint64), 1) == 0

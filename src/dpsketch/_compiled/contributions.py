@@ -12,6 +12,8 @@ __all__ = ["CELLS", "FINE", "L1", "LIMB", "MOST", "NEGATIVE", "OUTSIDE", "SQUARE
 FINE, OUTSIDE, TWICE, NEGATIVE, MOST, L1, SQUARED, CELLS = range(8)
 # Squares are summed in limbs of so many bits, of which the product of two fits 64.
 LIMB = 31
+# Squares of amounts up to this are summed by themselves, in one word: 2³² of them fit.
+SMALL = np.uint64((1 << 16) - 1)
 # About how long an entry takes without the compiler.
 ENTRY_SECONDS = 1.5e-6
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -47,7 +49,7 @@ def excess(
     shift, last = np.uint64(64 - bits), np.uint64((1 << bits) - 1)
     for u in range(len(starts) - 1):
         first, moved, least = starts[u], 0, np.int64(0)
-        total, low, middle, high = U0, U0, U0, U0
+        total, small, low, middle, high = U0, U0, U0, U0, U0
         for i in range(first, starts[u + 1]):
             cell, amount = np.uint64(cells[i]), amounts[i]
             if cell >= size:
@@ -66,6 +68,9 @@ def excess(
             total += magnitude
             if total > l1:
                 return L1
+            if magnitude <= SMALL:
+                small += magnitude * magnitude
+                continue
             upper, lower = magnitude >> BITS, magnitude & MASK
             low += lower * lower
             middle += U2 * upper * lower + (low >> BITS)
@@ -73,6 +78,9 @@ def excess(
             low, middle = low & MASK, middle & MASK
             if high > squared[0]:
                 return SQUARED
+        low += small & MASK
+        middle += (small >> BITS) + (low >> BITS)
+        high, middle, low = high + (middle >> BITS), middle & MASK, low & MASK
         if (high, middle, low) > squared:
             return SQUARED
         if moved > held:

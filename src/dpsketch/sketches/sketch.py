@@ -78,7 +78,7 @@ class Entries:
     @property
     def added(self) -> Integers | int:
         """Return what each key adds, repetitions included; one number if it is the same for all."""
-        return self.units * self.times
+        return self.units if isinstance(self.times, int) and self.times == 1 else self.units * self.times
 
     @property
     def amounts(self) -> Integers:
@@ -316,7 +316,7 @@ class Sketch(Partial, Generic[SpecT, ReleaseT]):
 
     def _prepare(self, entries: Entries) -> Callable[[], None]:
         """Check the contributions of a batch, and return the function that adds them."""
-        spread = self._spread(entries)
+        spread = self._spread(replace(entries, times=1))
         cells = {table.name: checked(table, spread[table.name]) for table in self._spec.tables()}
 
         def add() -> None:
