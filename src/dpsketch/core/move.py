@@ -209,12 +209,6 @@ class Table:
         """Return how far the tables of two neighbouring datasets lie apart in one publication."""
         return self.move.between(neighbours, one_cell=self.size == 1)
 
-    def part(self, parts: int) -> Table:
-        """Return one of several equal tables that are kept as this one, with its share of the move, rounded down."""
-        move, shape = self.move, None if self.shape is None else self.shape[1:]
-        shared = (move.l1 // parts, move.squared // parts, move.cells // parts)
-        return Table(self.name, shape, Move(*shared, move.most, move.signed))
-
     def covers(self, other: Table) -> bool:
         """Say whether this is the other table, with its length filled in where the other leaves it open.
 
