@@ -11,7 +11,6 @@ import pytest
 import dpsketch as dps
 from dpsketch import files, kernels
 from dpsketch.core.account import Account
-from dpsketch.core.laws import additive
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.laws.calibration import additive
 from dpsketch.noise import RoundedGaussian

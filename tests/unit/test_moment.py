@@ -35,7 +35,6 @@ from dpsketch.sketches.moment import (
     PrivateMomentProfile,
     size_for_error,
 )
-from dpsketch.sketches.moment.law import Floor
 from dpsketch.sketches.moment.sketch import _RELEASED
 from oracles import moment as oracle
 

@@ -156,13 +156,12 @@ class HeavyHitters(Sketch[HeavyHittersSpec, PrivateHeavyHitters]):
     def _add_users(self, records: Keys, starts: Integers, units: Integers) -> None:
         """Add bounded records to every level, each user once at each place of it."""
         clip, tables = self._spec.leaf.user_clip, self._tables
+        each = self._stated[LEAF]  # the move of every level by itself
         edges, cells, amounts = _once_a_user(starts, self._dense_cells(records).view(np.uint64), units, None)
         added(self._arrays[DENSE], checked(self._stated[DENSE], Cells(edges, cells.view(np.int64), amounts)))
         for level, (prefixes, present) in enumerate(self._levels(records)):
-            last = level == len(tables) - 1
-            table = self._stated[LEAF] if last else self._stated[INNER].part(len(tables) - 1)
             once = _once_a_user(starts, prefixes.prints(), units, present)
-            clipped = clip.add(tables[level], table, *once, self._row_keys[level])
+            clipped = clip.add(tables[level], each, *once, self._row_keys[level])
         self._clipped += clipped
 
     def _dense_cells(self, records: Keys) -> npt.NDArray[np.int64]:
