@@ -15,6 +15,7 @@ from dpsketch._compiled.heavy import add_units, distinct_prefixes
 from dpsketch.arrays import Integers, Words
 from dpsketch.bounding import codes_of
 from dpsketch.core.contributions import Cells, added, checked
+from dpsketch.core.move import Move, Table
 from dpsketch.hashing import dictionary_codes, fingerprint, to_arrow
 from dpsketch.privacy import Unit
 from dpsketch.sketches.countsketch.addition import spread
@@ -156,12 +157,12 @@ class HeavyHitters(Sketch[HeavyHittersSpec, PrivateHeavyHitters]):
     def _add_users(self, records: Keys, starts: Integers, units: Integers) -> None:
         """Add bounded records to every level, each user once at each place of it."""
         clip, tables = self._spec.leaf.user_clip, self._tables
-        each = self._stated[LEAF]  # the move of every level by itself
         edges, cells, amounts = _once_a_user(starts, self._dense_cells(records).view(np.uint64), units, None)
         added(self._arrays[DENSE], checked(self._stated[DENSE], Cells(edges, cells.view(np.int64), amounts)))
         for level, (prefixes, present) in enumerate(self._levels(records)):
+            table = self._stated[LEAF] if level == len(tables) - 1 else _one_of(self._stated[INNER])
             once = _once_a_user(starts, prefixes.prints(), units, present)
-            clipped = clip.add(tables[level], each, *once, self._row_keys[level])
+            clipped = clip.add(tables[level], table, *once, self._row_keys[level])
         self._clipped += clipped
 
     def _dense_cells(self, records: Keys) -> npt.NDArray[np.int64]:
@@ -200,6 +201,14 @@ class _Read(NamedTuple):
     def take(self, rows: Integers) -> _Read:
         """Return the keys of some rows; the column stays whole."""
         return _Read(self.keys.take(rows), self.column)
+
+
+def _one_of(tables: Table) -> Table:
+    """Return one of the equal tables that are kept as this one, with its share of the move, rounded down."""
+    levels, *shape = tables.shape or ()
+    move = tables.move
+    shared = (move.l1 // levels, move.squared // levels, move.cells // levels)
+    return Table(tables.name, tuple(shape), Move(*shared, move.most, move.signed))
 
 
 def _once_a_user(
