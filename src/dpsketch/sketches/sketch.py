@@ -23,6 +23,7 @@ from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint
 from dpsketch.privacy import Budget
+from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.frames import Columns, read_columns
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.specs import DEFAULT_SEED, Spec, fingerprint_of, refuse_choice, refuse_mismatch, with_key_columns
@@ -481,19 +482,7 @@ class Sketch(Partial, Generic[SpecT, ReleaseT]):
     def _restore(self, document: files.Document) -> None:
         """Take the content from a file; anyone may have written it."""
         for name, array in self._arrays.items():
-            array[:] = stored_array(document, name, array)
-
-
-def stored_array(document: files.Document, name: str, like: Any) -> Any:
-    """Return a named array of a file with the shape and the kind of integers that the spec prescribes."""
-    array = document.arrays.get(name)
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.shape != like.shape:
-        raise FileRefused(f"the file's array {name!r} does not have the shape that its spec prescribes.")
-    if like.dtype == np.int64 and array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
-        raise FileRefused(f"the file's array {name!r} has integers that signed ones of 64 bits cannot be.")
-    if like.dtype == np.uint64 and array.dtype != np.uint64:
-        raise FileRefused(f"the file's array {name!r} does not have the type that its spec prescribes.")
-    return array
+            array[:] = integer_array(document, name, array.shape, array.dtype)
 
 
 def stored_type(document: files.Document) -> KeyType | None:
