@@ -120,7 +120,7 @@ SOURCES = [
     Mutant(
         "counters-wrap-when-read",
         "integer_array",
-        "if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:",
+        "if dtype == np.int64 and array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:",
         "if False:",
         "tests/unit/test_file_refusals.py -k no_counter",
         "a file's counters beyond 64 bits are read as negative",

@@ -32,11 +32,14 @@ def read_prepaid(document: Document, charge: Charge | None) -> Prepaid | None:
     return Prepaid(part, charge)
 
 
-def integer_array(document: Document, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+def integer_array(
+    document: Document, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.int64
+) -> npt.NDArray[Any]:
     """Return a named integer array of the shape that the spec prescribes; what is sensitive may be written to."""
     array = document.arrays.get(name)
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.shape != shape:
+    kinds = "u" if dtype == np.uint64 else "iu"
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in kinds or array.shape != shape:
         raise FileRefused(f"the file's array {name!r} does not have the shape that its spec prescribes.")
-    if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
+    if dtype == np.int64 and array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
         raise FileRefused(f"the file's array {name!r} has integers that signed ones of 64 bits cannot be.")
-    return array.astype(np.int64, copy=document.sensitive)
+    return array.astype(dtype, copy=document.sensitive)

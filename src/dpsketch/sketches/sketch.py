@@ -499,7 +499,7 @@ class Sketch(Partial, Generic[SpecT, ReleaseT]):
     def _restore(self, document: files.Document) -> None:
         """Take the content from a file; anyone may have written it."""
         for name, array in self._arrays.items():
-            array[:] = integer_array(document, name, array.shape)
+            array[:] = integer_array(document, name, array.shape, array.dtype)
 
 
 def stored_type(document: files.Document) -> KeyType | None:

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from dpsketch import files
 from dpsketch._compiled.distinct import mark
-from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, row_keys
 from dpsketch.laws.flips import Flips
 from dpsketch.privacy import Budget, Unit
@@ -88,12 +86,6 @@ class DistinctSketch(Sketch[DistinctSpec, PrivateDistinct]):
     def _exact(self) -> dict[str, Any]:
         """Return the number of ones. Sensitive."""
         return {ONES: np.bitwise_count(self._arrays[BITS]).sum(dtype=np.int64, keepdims=True)}
-
-    def _restore(self, document: files.Document) -> None:
-        bitmap, like = document.arrays.get(BITS), self._arrays[BITS]
-        if not isinstance(bitmap, np.ndarray) or bitmap.dtype != np.uint64 or bitmap.shape != like.shape:
-            raise FileRefused("the file's bitmap is not what its spec prescribes.")
-        like[:] = bitmap
 
     def release_mergeable(
         self,
