@@ -14,11 +14,18 @@ import pytest
 import dpsketch as dps
 from dpsketch import files
 from dpsketch.core.account import Account
-from dpsketch.core.laws import Additive
+from dpsketch.core.laws import Additive, Law
+from dpsketch.core.move import Distance, Table
 from dpsketch.core.permit import Permit
 from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput, ReleaseRefused
-from dpsketch.laws.shares import Share
-from dpsketch.noise import RoundedGaussian, seeded_noise_for_tests_only
+from dpsketch.laws.additive import ClassCounters
+from dpsketch.laws.designs import Banded, Contribution
+from dpsketch.laws.flips import Flips
+from dpsketch.laws.pan_private import PanPrivate
+from dpsketch.laws.shares import MergedShares, Share
+from dpsketch.laws.streams import PUBLICATIONS, Found, Published, Seizable
+from dpsketch.laws.votes import Votes
+from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import Budget
 
 SHAPE: dict[str, Any] = {"rows": 3, "width": 16, "unit": dps.per_record(), "key_type": "int"}
@@ -193,3 +200,79 @@ def test_a_stored_seizable_sketch_protects_records_only(tmp_path: Path) -> None:
     header["spec"]["unit"] = {**header["spec"]["unit"], "level": "user"}
     with pytest.raises((FileRefused, InvalidInput)):
         dps.ContinualSketch.from_document(replace(document, header=header))
+
+
+def paid(law: Law, spec: Any, budget: Budget | None = None) -> Permit:
+    return Permit.pay(spec, (law,), budget or Budget(1.0, 1e-6), Account(), note="a test")
+
+
+def test_noise_that_is_added_in_chunks_is_added_to_integers() -> None:
+    """What is left of 0.123 after integer noise is 0.123."""
+    spec = dps.CountSketch(**SHAPE).spec
+    law = ClassCounters(*spec.tables(), "add_remove", RoundedGaussian(50.0))
+    with pytest.raises(ReleaseRefused, match="integers"):
+        paid(law, spec).draw_all(np.full((3, 16), 0.123))
+
+
+def test_a_law_that_draws_nothing_has_no_permit() -> None:
+    """A permit for a sum of shares would promise something of any table that it is given."""
+    spec = dps.CountSketch(**SHAPE).spec
+    law = MergedShares(*spec.tables(), "add_remove", Share(1, 1.0), Budget(1.0, 1e-6), 1)
+    with pytest.raises(ReleaseRefused, match="draws nothing"):
+        paid(law, spec, law.asked)
+
+
+def test_a_stream_publishes_vectors_of_the_shape_that_was_paid_for() -> None:
+    spec = dps.CountSketch(**SHAPE).spec
+    law = Published(spec.tables(), (1,), "add_remove", RoundedGaussian(50.0), Banded((1,)), 1)
+    with pytest.raises(ReleaseRefused, match="shape"):
+        paid(law, spec).draw(law, [(PUBLICATIONS, 1, np.zeros((50, 3, 16), np.int64))])
+
+
+def test_a_state_carries_noise_only_in_a_design_that_proves_it() -> None:
+    """The noise of a state is free, because its design says how far state and publications move together."""
+    stated = dps.CountSketch(**SHAPE).spec.tables(), (1,), "add_remove", RoundedGaussian(50.0)
+    with pytest.raises(InvalidInput, match="seized"):
+        Seizable(*stated, Banded((2, 1)), 9)
+    with pytest.raises(InvalidInput, match="seized"):
+        Published(*stated, PanPrivate((2, 1)), 9)
+
+
+def test_a_seized_state_shows_days_after_the_last() -> None:
+    """A user of several days is in all sums for the coming days, also if these are never published."""
+    design, unit = PanPrivate(tuple(range(20, 10, -1))), Contribution(Distance(1, 1, 1, 1), days=10)
+    moved = np.convolve(np.ones(10), design.bands)
+    assert design.sensitivity(unit, 10).l2 >= np.linalg.norm(moved) * (1 - 1e-12)
+
+
+def test_found_keys_have_no_table_of_a_stated_length() -> None:
+    """In a table of one cell a user moves one key: found keys are as many as the data have."""
+    spec = dps.Histogram(unit=dps.per_user(8), key_type="int").spec
+    counts = spec.tables()[0]
+    one = Table(counts.name, (1,), counts.move.within(1))
+    assert one.covers(counts)
+    with pytest.raises(InvalidInput, match="length"):
+        Found((one,), (1,), "add_remove", RoundedGaussian(20.0), Banded((1,)), 1, epsilon=1.0, names=1e-7)
+
+
+@pytest.mark.parametrize("asked", [Budget(1.0, 0), Budget(rho=1.0)], ids=["pure", "rho"])
+@pytest.mark.parametrize("noise", [DiscreteLaplace(1.0, 1), RoundedGaussian(100.0)], ids=["Laplace", "Gaussian"])
+def test_names_are_never_pure(noise: Any, asked: Budget) -> None:
+    """A cutoff far out has a δ that no float holds; it is not 0."""
+    spec = dps.VoteHistogram(unit=dps.per_record(), max_counters=64).spec
+    law = Votes(*spec.tables(), "add_remove", noise, 10_000, 1.0, 0.0)
+    with pytest.raises(ReleaseRefused, match="cost more"):
+        paid(law, spec, asked)
+
+
+@pytest.mark.parametrize("threshold", [1, 2**9, 2**62, 2**63 - 2**40, 2**63 - 2**20 - 1, 2**63 - 1])
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+def test_flipped_bits_cost_no_less_than_their_odds(threshold: int, neighbours: Any) -> None:
+    import mpmath
+
+    spec = dps.DistinctSketch(buckets=16, unit=dps.per_record(neighbours=neighbours)).spec
+    (cost,) = Flips(spec.tables()[1], neighbours, threshold).costs()
+    with mpmath.workprec(200):
+        shown = mpmath.mpf(threshold) / 2**63
+        loss = -mpmath.log(shown) + (mpmath.log(2 - shown) if neighbours == "replace" else 0)
+        assert loss <= cost.epsilon <= loss * (1 + 1e-14)

@@ -75,6 +75,8 @@ class Permit(OneProcess):
         for_tests : bool
             Whether a secret that was drawn before came from a seeded source.
         """
+        if not all(law.slots() for law in laws):
+            raise ReleaseRefused("a law that draws nothing has no permit; nothing was charged.")
         receipt = Receipt(asked, tuple(laws))
         guarantee = promise(plan, receipt)
         if guarantee.delta >= CARELESS_DELTA:
@@ -205,16 +207,19 @@ class Handle:
 
     def add(self, values: Integers, slot: str, *, piece: Hashable = None, member: Hashable = None) -> Integers:
         """Return integers with fresh noise of a slot; of a family, that of one of its members."""
-        if values.dtype.kind != "i":
-            raise ReleaseRefused(f"{self._law.name}: noise is added to integers, for which it was calibrated.")
-        noise = self._permit._take(self._law, slot, piece, member)
-        noisy: Integers = values + noise.sample(values.size).reshape(values.shape)
-        return noisy
+        return self.adder(slot, piece=piece, member=member)(values)
 
     def adder(self, slot: str, *, piece: Hashable = None, member: Hashable = None) -> Callable[[Integers], Integers]:
         """Return a function that adds fresh noise of a slot to one chunk of a table after the other."""
         noise = self._permit._take(self._law, slot, piece, member)
-        return lambda chunk: chunk + noise.sample(chunk.size).reshape(chunk.shape)
+
+        def add(chunk: Integers) -> Integers:
+            if chunk.dtype.kind != "i":  # fractions would stay as they are
+                raise ReleaseRefused(f"{self._law.name}: noise is added to integers, for which it was calibrated.")
+            noisy: Integers = chunk + noise.sample(chunk.size).reshape(chunk.shape)
+            return noisy
+
+        return add
 
     def draw(self, slot: str, *data: Any, piece: Hashable = None) -> Any:
         """Return what a slot's own mechanism publishes of the data."""

@@ -59,9 +59,10 @@ class Flips(OneTable):
 
     def costs(self) -> tuple[Cost, ...]:
         """Return the loss of the bits that one unit changes, rounded up."""
-        loss = -math.log(2 * self.probability)
+        gap = (2**63 - self.threshold) / 2**63  # 1 − 2q, whose digits 2q does not keep near 1
+        loss = -math.log1p(-gap) if gap < 0.5 else -math.log(2 * self.probability)
         if self.neighbours == "replace":
-            loss += math.log(2 - 2 * self.probability)
+            loss += math.log1p(gap)
         return (PureCost(self.table.move.cells * loss * (1 + 2.0**-48)),)
 
     def draw(self, state: Words, handle: Handle) -> Arrays:

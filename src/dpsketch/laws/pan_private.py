@@ -73,7 +73,7 @@ class PanPrivate(Banded):
 
     def sensitivity(self, contribution: Contribution, horizon: int) -> Sensitivity:
         """Return the bound of all bands, those of days after the last as well: a seized state has them."""
-        return Banded.sensitivity(self, contribution, max(horizon, len(self.bands)))
+        return Banded.sensitivity(self, contribution.within(horizon), horizon + len(self.bands))
 
     def take(self, state: Integers, records: Integers) -> None:
         """Add records of today, counted in a table, to the sums for the coming days."""

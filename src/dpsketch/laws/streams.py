@@ -14,7 +14,7 @@ from dpsketch.arrays import Integers
 from dpsketch.core.codec import stored
 from dpsketch.core.laws import Arrays, Law, additive_cost
 from dpsketch.core.move import Table
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.files import Array
 from dpsketch.laws.blocks import Blocks
 from dpsketch.laws.calibration import noise_for
@@ -110,6 +110,8 @@ class Published(Law):
         hold_whole(self, "horizon", low=1, high=LONGEST)
         if not self.stacked or len(self.stacked) != len(self.scales) or any(scale < 1 for scale in self.scales):
             raise InvalidInput("each table of a stream enters its vector a whole number of times.")
+        if self.design.keeps_noise is not (STATE in self.slots()):
+            raise InvalidInput("a state carries noise if, and only if, its design is one whose state may be seized.")
 
     @classmethod
     def calibrated(cls, budget: Budget, vector: Vector, design: Design, horizon: int) -> Self:
@@ -182,6 +184,8 @@ class Published(Law):
 
     def draw(self, state: Sequence[Piece], handle: Handle) -> Arrays:
         """Return pieces with noise, in their order."""
+        if any(table.shape != self.shape for _, _, table in state):
+            raise ReleaseRefused(f"{self.name}: a day has another shape than the vector that was paid for.")
         return {str(place): handle.add(table, slot, piece=piece) for place, (slot, piece, table) in enumerate(state)}
 
     def fits(self, arrays: Arrays) -> bool:
@@ -248,6 +252,8 @@ class Found(Published):
         hold_real(self, "epsilon", "names")
         if len(self.stacked) != 1 or not isinstance(self.noise, RoundedGaussian) or not isinstance(self.design, Filter):
             raise InvalidInput("keys are found in one table, under Gaussian noise, by a design that is no tree.")
+        if self.stacked[0].shape is not None:
+            raise InvalidInput("keys are found in a table whose length follows from the data.")
         if not (self.epsilon > 0 and 0 < self.names < 1):
             raise InvalidInput("finding keys needs epsilon above 0, and a part of delta between 0 and 1.")
 

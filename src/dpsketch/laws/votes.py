@@ -12,6 +12,7 @@ Where one unit takes another's place, both may fall into one bucket, and c moves
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -47,6 +48,8 @@ VoteForm = Literal["loads", "truncated", "gaussian"]
 VOTE_FORMS: tuple[VoteForm, ...] = get_args(VoteForm)
 # The pairs of leaks that one unit, or two, may have are looked at one by one.
 MOST_KEYS = 512
+# A name may always show: a δ that no float holds is not 0, and the law is never pure.
+_LEAST_DELTA = sys.float_info.min
 
 
 @stored
@@ -124,7 +127,7 @@ class Votes(OneTable):
 
     def costs(self) -> tuple[Cost, ...]:
         """Return ε, and the joint δ or the δ that was asked for, if it is larger."""
-        return (ApproximateCost(self.epsilon, max(self.delta, self.joint_delta)),)
+        return (ApproximateCost(self.epsilon, max(self.delta, self.joint_delta, _LEAST_DELTA)),)
 
     def draw(self, state: tuple[VoteTable, KeyType | None], handle: Handle) -> Arrays:
         """Return the listed keys in their order, with noisy c, or with noisy u and l as ``values`` and ``pairs``."""
