@@ -38,6 +38,7 @@ def test_a_null_moves_nothing(row: Row, place: int) -> None:
 
 COLUMNS: dict[str, Callable[[list[Any]], Any]] = {
     "arrow": pa.array,
+    "a slice": lambda keys: pa.array([keys[0], *keys, None])[1:-1],
     "pieces": lambda keys: pa.chunked_array([pa.array(keys[:2]), pa.array(keys[2:])]),
     "dictionary": lambda keys: pa.array(keys).dictionary_encode(),
     "polars": pl.Series,

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 
 import dpsketch as dps
@@ -21,37 +18,6 @@ def sketch(**changes: object) -> dps.CountSketch:
 def content(some: dps.CountSketch) -> np.ndarray:
     """The exact table, by way of the sensitive bytes."""
     return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"])
-
-
-WORDS = ["a", "b", "a", "c", "", "ü", "a"]
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        WORDS,
-        tuple(WORDS),
-        np.array(WORDS),
-        np.array(WORDS, dtype=object),
-        pa.array(WORDS),
-        pa.array(WORDS, pa.large_string()),
-        pa.array(WORDS, pa.string_view()),
-        pa.array(WORDS).dictionary_encode(),
-        pa.chunked_array([WORDS[:3], [], WORDS[3:]]),
-        pd.Series(WORDS),
-        pd.Series(WORDS, dtype="category"),
-        pl.Series(WORDS),
-        pl.Series(WORDS, dtype=pl.Categorical),
-        [word.encode() for word in WORDS],
-    ],
-    ids=lambda column: type(column).__name__,
-)
-def test_every_kind_of_column_gives_the_same_table(column: object) -> None:
-    reference, other = sketch(), sketch()
-    for word in WORDS:
-        reference.update([word])
-    other.update(column)
-    assert np.array_equal(content(reference), content(other))
 
 
 def test_each_record_adds_its_sign_once_to_every_row() -> None:
@@ -92,14 +58,6 @@ def test_real_weights_are_rounded_to_the_grid_and_the_bound_holds_after_rounding
     assert on_grid.release(epsilon=100, delta=0).estimate(["a"], estimator="median").value[0] == pytest.approx(
         1.5, abs=1
     )
-
-
-def test_null_keys_are_skipped_with_their_weights_and_counted() -> None:
-    with_nulls, without = sketch(unit=dps.per_record(max_weight=9)), sketch(unit=dps.per_record(max_weight=9))
-    with_nulls.update(pa.array(["a", None, "b"]), weights=[1, 5, 2])
-    without.update(["a", "b"], weights=[1, 2])
-    assert np.array_equal(content(with_nulls), content(without))
-    assert with_nulls.skipped_nulls == 1
 
 
 @pytest.mark.parametrize(

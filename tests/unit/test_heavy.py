@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -12,7 +10,6 @@ import dpsketch as dps
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import GaussianCost, PureCost
-from sensitive import everything
 
 
 def sketch(**changes: object) -> dps.HeavyHitters:
@@ -29,44 +26,6 @@ def released(
     some.update(list(counts), counts=list(counts.values()))
     with seeded_noise_for_tests_only(4):
         return some.release(epsilon=epsilon, delta=delta)
-
-
-WORDS = ["a", "b", "a", "c", "", "ü", "a"]
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        tuple(WORDS), np.array(WORDS), np.array(WORDS, dtype=object), pa.array(WORDS),
-        pa.array(["?", *WORDS, "?"])[1:-1], pa.array(WORDS, pa.large_string()), pa.array(WORDS, pa.string_view()),
-        pa.array(WORDS).dictionary_encode(), pa.chunked_array([WORDS[:3], [], WORDS[3:]]), pd.Series(WORDS),
-        pd.Series(WORDS, dtype="category"), pl.Series(WORDS), pl.Series(WORDS, dtype=pl.Categorical),
-        [word.encode() for word in WORDS],
-    ],
-    ids=lambda column: type(column).__name__,
-)  # fmt: skip
-def test_every_kind_of_text_column_gives_the_same_tree(column: object) -> None:
-    reference, other = sketch(), sketch()
-    for word in WORDS:
-        reference.update([word])
-    other.update(column)
-    assert everything(reference) == everything(other)
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        np.array([1, 200, 1], np.uint8), np.array([1, 200, 1], np.int16), np.array([1, 200, 1], np.uint64),
-        pa.array([1, 200, 1], pa.int32()), pa.array([1, 200, 1]).dictionary_encode(), pl.Series([1, 200, 1]),
-        pd.Series([1, 200, 1]), pa.chunked_array([[1], [200, 1]]),
-    ],
-    ids=lambda column: type(column).__name__,
-)  # fmt: skip
-def test_every_kind_of_integer_column_gives_the_same_tree(column: object) -> None:
-    reference, other = sketch(key_bits=40), sketch(key_bits=40)
-    reference.update([1, 200, 1])
-    other.update(column)
-    assert everything(reference) == everything(other)
 
 
 def test_counts_weights_and_nulls() -> None:

@@ -202,16 +202,6 @@ def test_a_stated_bound_is_not_cut_further_where_noise_is_smaller_than_the_cut(e
     assert abs(np.mean(private.values) - 4_000) < 200
 
 
-def test_frames_and_columns_say_the_same() -> None:
-    frame = pl.DataFrame({"url": ["/a", "/b", "/a"], "who": ["x", "y", "x"]})
-    one = dps.Histogram(unit=dps.per_user(max_keys=2))
-    one.update(frame, key="url", user="who")
-    two = dps.Histogram(unit=dps.per_user(max_keys=2))
-    two.update(frame["url"], users=frame["who"])
-    assert everything(one) == everything(two)
-    assert one.spec.key_type == "text"
-
-
 def test_a_list_says_nothing_of_its_type() -> None:
     histogram = dps.Histogram(unit=RECORD)
     histogram.update([5] * 10)
@@ -255,22 +245,6 @@ def test_what_cannot_be_released_is_refused_before_anything_is_charged(options: 
     with pytest.raises(InvalidInput, match=words):
         histogram.release(**options, ledger=ledger, dataset="web")
     assert ledger.datasets() == []
-
-
-def test_input_that_cannot_be_counted_changes_nothing() -> None:
-    histogram = dps.Histogram(unit=RECORD)
-    histogram.update(["a"], counts=[2**61])
-    users = dps.Histogram(unit=dps.per_user(max_keys=2))
-    before = everything(histogram), everything(users)
-    with pytest.raises(CounterOverflow):
-        histogram.update(["b"], counts=[2**61 + 1])
-    for given_ in ({"users": ["x"]}, {"weights": [-1.0]}, {"weights": [0.5]}, {"counts": [1, 2]}):
-        with pytest.raises(InvalidInput):
-            histogram.update(["b"], **given_)
-    for given_ in ({}, {"users": ["x", "y"]}, {"users": ["x"], "counts": [3]}, {"users": [1.5]}):
-        with pytest.raises(InvalidInput):
-            users.update(["b"], **given_)
-    assert (everything(histogram), everything(users)) == before
 
 
 def test_partials_that_were_started_apart_pay_for_their_hashes() -> None:

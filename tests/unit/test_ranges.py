@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -37,32 +35,6 @@ def content(some: RangeSketch) -> tuple[np.ndarray, np.ndarray]:
 
 def same(one: RangeSketch, other: RangeSketch) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(content(one), content(other), strict=True))
-
-
-NUMBERS = [0, 5, 5, 2**20 - 1, 77_000, 65_536]
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        tuple(NUMBERS),
-        np.array(NUMBERS),
-        np.array(NUMBERS, dtype=np.uint64),
-        np.array(NUMBERS, dtype=">i4"),
-        pa.array(NUMBERS, pa.int32()),
-        pa.array(NUMBERS).dictionary_encode(),
-        pa.chunked_array([NUMBERS[:2], [], NUMBERS[2:]]),
-        pd.Series(NUMBERS),
-        pl.Series(NUMBERS),
-    ],
-    ids=lambda column: type(column).__name__,
-)
-def test_every_kind_of_column_gives_the_same_tree(column: object) -> None:
-    one_by_one, other = sketch(), sketch()
-    for number in NUMBERS:
-        one_by_one.update([number])
-    other.update(column)
-    assert same(one_by_one, other)
 
 
 def test_levels_count_leading_bits() -> None:

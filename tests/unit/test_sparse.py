@@ -9,8 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -29,32 +27,6 @@ def content(some: SparseHistogram) -> dict[int, int]:
     """The exact values, by way of the sensitive bytes."""
     arrays = files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays
     return dict(zip(arrays["positions"].tolist(), arrays["units"].tolist(), strict=True))
-
-
-WORDS = ["a", "b", "a", "c", "", "ü", "a"]
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        WORDS,
-        np.array(WORDS),
-        pa.array(WORDS),
-        pa.array(WORDS).dictionary_encode(),
-        pa.chunked_array([WORDS[:3], [], WORDS[3:]]),
-        pd.Series(WORDS),
-        pl.Series(WORDS),
-        [word.encode() for word in WORDS],
-    ],
-    ids=lambda column: type(column).__name__,
-)
-def test_every_kind_of_column_gives_the_same_values(column: object) -> None:
-    one, many = histogram(), histogram()
-    for word in WORDS:
-        one.update([word])
-    many.update(column)
-    prints = fingerprint(["", "a", "b", "c", "ü"]).fingerprints.tolist()
-    assert content(one) == content(many) == dict(sorted(zip(prints, [1, 3, 1, 1, 1], strict=True)))
 
 
 def test_integer_keys_are_their_own_places() -> None:
@@ -93,13 +65,6 @@ def test_many_small_updates_equal_one() -> None:
     for part in np.array_split(keys, 37):
         many.update(part)
     assert content(one) == content(many) == dict(enumerate(np.bincount(keys).tolist()))
-
-
-def test_null_keys_are_skipped_with_their_weights_and_counted() -> None:
-    some = histogram(unit=dps.per_record(max_weight=9))
-    some.update(pa.array([4, None, 6]), weights=[1, 5, 2])
-    assert content(some) == {4: 1, 6: 2}
-    assert some.skipped_nulls == 1
 
 
 @pytest.mark.parametrize(
