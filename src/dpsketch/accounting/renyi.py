@@ -55,7 +55,8 @@ def _least(bound: Callable[[Floats], Floats]) -> float:
     grid = np.linspace(math.log(1e-6), math.log(1e9), 400)
     best = math.inf
     for _ in range(3):
-        values = bound(1 + np.exp(grid))
+        with np.errstate(over="ignore"):  # a forged file may state any ε: its bound is infinite, and the file refused
+            values = bound(1 + np.exp(grid))
         index = int(np.nanargmin(values))
         best = min(best, float(values[index]))
         grid = np.linspace(grid[max(index - 1, 0)], grid[min(index + 1, len(grid) - 1)], 60)
