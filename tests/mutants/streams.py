@@ -121,8 +121,8 @@ SEIZED = [
     Mutant(
         "seized-state-counts-missing-weights",
         "ContinualSketch._add",
-        "if self.design.keeps_noise:",
-        "if False:",
+        "if not self.design.keeps_noise:",
+        "if True:",
         f"{_SEIZED} nothing_else",
         "a state that may be seized says how many records missed a weight",
     ),
@@ -137,9 +137,9 @@ SEIZED = [
     Mutant(
         "seized-horizon",
         "PanPrivate.sensitivity",
-        "max(horizon, len(self.bands))",
+        "horizon + len(self.bands)",
         "horizon",
-        "tests/privacy/test_seized_twice.py",
+        "tests/contract/test_core_attacks.py -k seized_state_shows",
         "a state that may be seized is paid for up to the last day, and has sums of later ones",
     ),
     Mutant(
