@@ -29,6 +29,15 @@ PUBLIC = {
     "laws/chosen.py": "computes a bound from two published tables",
     "laws/scales.py": "estimates the scale of sums that carry their floor",
 }
+# They make a release without a permit, of what was published before or of what promises nothing.
+COMBINES = {
+    "sketches/continual/windows.py": "a window of a stream",
+    "sketches/countsketch/parties.py": "a sum of the parties' shares",
+    "sketches/countsketch/private.py": "a sum of releases, and a window",
+    "sketches/distinct/mergeable.py": "two bitmaps merged",
+    "sketches/histogram/window.py": "a window of a stream",
+    "sketches/moment/as_published.py": "the published mechanism, which promises nothing",
+}
 # Local protocols draw on each person's device, and seeds of hash functions are no noise.
 ELSEWHERE = ("local/", "seeds.py")
 
@@ -115,3 +124,9 @@ def test_permits_and_handles_are_made_in_one_module() -> None:
         code = path.read_text(encoding="utf-8")
         if path.name != "permit.py" or path.parent.name != "core":
             assert not re.search(r"\b(Permit|Handle)(\._of\(|\.__new__\(|\(\))", code), path
+
+
+def test_releases_without_a_permit_combine_what_was_published() -> None:
+    made = re.compile(r"\bDrawn(\.of)?\(")
+    found = {path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if made.search(path.read_text("utf-8"))}
+    assert found - trusted() == set(COMBINES)

@@ -108,12 +108,12 @@ COUNTS = [
     ),
     Mutant(
         "noise-of-another-release",
-        "Handle.add",
-        "noisy: Integers = values + noise.sample(values.size).reshape(values.shape)",
+        "Handle.adder",
+        "noisy: Integers = chunk + noise.sample(chunk.size).reshape(chunk.shape)",
         (
-            "name = f'{noise}{values.size}{slot}{piece}'\n"
-            "kept = vars(Permit.pay.__func__).setdefault(name, noise.sample(values.size))\n"
-            "noisy: Integers = values + kept.reshape(values.shape)"
+            "name = f'{noise}{chunk.size}{slot}{piece}'\n"
+            "kept = vars(Permit.pay.__func__).setdefault(name, noise.sample(chunk.size))\n"
+            "noisy: Integers = chunk + kept.reshape(chunk.shape)"
         ),
         f"{_PROMISE}␣and␣counts-record-add",
         "two releases share their noise, so that their difference has none",
@@ -121,9 +121,9 @@ COUNTS = [
     ),
     Mutant(
         "noise-of-another-part",
-        "Handle.add",
-        "noisy: Integers = values + noise.sample(values.size).reshape(values.shape)",
-        "noisy: Integers = values + noise.sample(1)[0]",
+        "Handle.adder",
+        "noisy: Integers = chunk + noise.sample(chunk.size).reshape(chunk.shape)",
+        "noisy: Integers = chunk + noise.sample(1)[0]",
         f"{_PROMISE}␣and␣counts-record-add",
         "one draw is added to all counters of a table",
     ),
@@ -197,9 +197,9 @@ COUNTS = [
 TREES = [
     Mutant(
         "heavy-same-inner-noise",
-        "Handle.add",
-        "values + noise.sample(values.size).reshape(values.shape)",
-        "values + noise.sample(1)",
+        "Handle.adder",
+        "chunk + noise.sample(chunk.size).reshape(chunk.shape)",
+        "chunk + noise.sample(1)",
         "tests/contract/test_promise.py -k test_a_release_draws␣and␣heavy-record-add",
         "all cells of a table share one draw",
         top=True,

@@ -137,9 +137,9 @@ SEIZED = [
     Mutant(
         "seized-horizon",
         "PanPrivate.sensitivity",
-        "max(horizon, len(self.bands))",
+        "horizon + len(self.bands)",
         "horizon",
-        "tests/privacy/test_seized_twice.py",
+        "tests/contract/test_core_attacks.py -k seized_state_shows",
         "a state that may be seized is paid for up to the last day, and has sums of later ones",
     ),
     Mutant(
