@@ -123,7 +123,7 @@ class Partial(OneProcess, Changeable, ABC):
         for cut in cuts:
             self._note_cut(cut)
 
-    def _add(self, records: Any, **given: Any) -> None:
+    def _add(self, *records: Any, **given: Any) -> None:
         """Add records as ``update`` does, as part of a change."""
         raise NotImplementedError
 

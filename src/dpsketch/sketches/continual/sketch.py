@@ -300,14 +300,29 @@ class ContinualSketch(Partial):
         return self._end_day()
 
     def _add(
-        self, records: Any = None, *, users: Any = None, weights: Any = None, counts: Any = None, **names: Any
+        self,
+        keys: Any = None,
+        *,
+        users: Any = None,
+        weights: Any = None,
+        counts: Any = None,
+        key: str | None = None,
+        points: Any = None,
+        user: str | None = None,
+        weight: str | None = None,
+        count: str | None = None,
     ) -> None:
         """Add records of today, as part of a change."""
-        if records is None and self._today.role == "points":
-            records = names.pop("points", None)
+        if isinstance(key, list | tuple):
+            raise InvalidInput(
+                "key= names one column; a stream takes no keys of several. Join them into one column first."
+            )
+        if keys is None and self._today.role == "points":
+            keys, points = points, None
+        names = {"key": key, "points": points, "user": user, "weight": weight, "count": count}
         given = {"users": users, "weights": weights, "counts": counts}
         kind = {"kind": type(self._today).__name__, "takes": self._today.takes, "role": self._today.role}
-        for columns in read_columns(records, names, given, **kind):
+        for columns in read_columns(keys, names, given, **kind):
             told = {"weights": columns.weights, "counts": columns.counts}
             self._take(columns.records, columns.users, **{n: each for n, each in told.items() if each is not None})
             if not self.design.keeps_noise:  # a state that may be seized does not count skipped records

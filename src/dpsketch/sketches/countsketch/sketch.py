@@ -24,7 +24,7 @@ from dpsketch.sketches.countsketch.parties import release_share
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
 from dpsketch.sketches.frames import Columns
-from dpsketch.sketches.sketch import Entries, Sketch, agreed_spec
+from dpsketch.sketches.sketch import Entries, Sketch
 from dpsketch.sketches.weights import checked_total
 
 if TYPE_CHECKING:
@@ -138,17 +138,6 @@ class CountSketch(Sketch[CountSketchSpec, PrivateCountSketch]):
     def _add_users(self, starts: Integers, entries: Entries) -> None:
         add, keys = self._spec.user_clip.add, (starts, entries.prints, entries.amounts)
         self._clipped += add(self._table, self._stated, *keys, self._row_keys)
-
-    def check_addable(self, table: npt.NDArray[np.int64], spec: CountSketchSpec) -> CountSketchSpec:
-        """Return the spec of the sum with the table of another sketch that counts records, or refuse to add to it."""
-        agreed: CountSketchSpec = agreed_spec(spec, self._spec, spec.key_type, self._key_type)
-        # A table that began from noise stands in for its exact mass.
-        checked_total(int(np.abs(table).max()), self._mass, 1, 1)
-        return agreed
-
-    def add_to(self, table: npt.NDArray[np.int64]) -> None:
-        """Add the counters to a table that :meth:`check_addable` let pass."""
-        table += self._table
 
     def release(
         self,
