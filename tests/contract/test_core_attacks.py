@@ -22,7 +22,7 @@ from dpsketch.laws.additive import ClassCounters
 from dpsketch.laws.designs import Banded, Contribution
 from dpsketch.laws.flips import Flips
 from dpsketch.laws.pan_private import PanPrivate
-from dpsketch.laws.shares import MergedShares, Share
+from dpsketch.laws.shares import MergedShares, OneShare, Share, ShareState
 from dpsketch.laws.streams import PUBLICATIONS, Found, Published, Seizable
 from dpsketch.laws.votes import Votes
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
@@ -227,6 +227,20 @@ def test_a_stream_publishes_vectors_of_the_shape_that_was_paid_for() -> None:
     law = Published(spec.tables(), (1,), "add_remove", RoundedGaussian(50.0), Banded((1,)), 1)
     with pytest.raises(ReleaseRefused, match="shape"):
         paid(law, spec).draw(law, [(PUBLICATIONS, 1, np.zeros((50, 3, 16), np.int64))])
+
+
+def test_a_share_is_drawn_of_the_shape_that_was_paid_for() -> None:
+    spec = dps.CountSketch(**SHAPE).spec
+    law = OneShare(*spec.tables(), "add_remove", Share(4, 0.5), Budget(1.0, 1e-6))
+    with pytest.raises(ReleaseRefused, match="shape"):
+        paid(law, spec, law.asked).draw_all(ShareState(np.zeros((50, 3, 16), np.int64), "a party", ()))
+
+
+def test_quantiles_are_drawn_of_the_shape_that_was_paid_for() -> None:
+    spec = dps.QuantileSketch(quantiles=[0.5], bits=8, unit=dps.per_record()).spec
+    (law,) = spec.laws(Budget(1.0, 0))
+    with pytest.raises(ReleaseRefused, match="shape"):
+        paid(law, spec, Budget(1.0, 0)).draw_all({law.table.name: np.ones(3, np.int64)})
 
 
 def test_a_state_carries_noise_only_in_a_design_that_proves_it() -> None:

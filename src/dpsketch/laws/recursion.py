@@ -52,7 +52,7 @@ from dpsketch.arrays import Integers
 from dpsketch.core.codec import stored
 from dpsketch.core.laws import Arrays, Law, are_integers
 from dpsketch.core.move import Table
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.laws.sampler import draw_coin, draw_level, uniform_below
 from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import Cost, Neighbours, PureCost, ZcdpCost
@@ -173,7 +173,10 @@ class Recursion(Law):
 
     def draw(self, state: Mapping[str, Integers], handle: Handle) -> Arrays:
         """Return the cell of every quantile."""
-        return {"cells": handle.draw("places", state[self.table.name])}
+        exact = state[self.table.name]
+        if exact.shape != self.table.shape:
+            raise ReleaseRefused(f"{self.name}: the state has another shape than the table that was paid for.")
+        return {"cells": handle.draw("places", exact)}
 
     def fits(self, arrays: Arrays) -> bool:
         """Say whether there is a cell of the grid for each quantile, in increasing order."""

@@ -196,6 +196,8 @@ class OneShare(_Shared):
 
     def draw(self, state: ShareState, handle: Handle) -> Arrays:
         """Return the counters in finer steps with noise, the party's name, and the names of its partials."""
+        if state.table.shape != self.table.shape:
+            raise ReleaseRefused(f"{self.name}: the state has another shape than the table that was paid for.")
         table = handle.add(state.table * self.shared.finer, "noise")
         return {"table": table, "party": [state.party], "partials": list(state.partials)}
 
