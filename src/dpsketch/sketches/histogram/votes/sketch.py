@@ -89,7 +89,8 @@ class VoteHistogram(Sketch[VoteHistogramSpec, PrivateVoteHistogram]):
         places = buckets_of(bounded.fingerprints, self._row_key, self._spec.max_counters)
         first = _firsts(bounded, places)
         prints, rows = bounded.fingerprints[first], bounded.rows[first]
-        return Entries(prints, parsed.values, np.ones(len(first), np.int64), 1, bounded.starts, rows)
+        starts = np.searchsorted(first, bounded.starts)
+        return Entries(prints, parsed.values, np.ones(len(first), np.int64), 1, starts, rows)
 
     def _prepare(self, entries: Entries) -> Callable[[], None]:
         places = buckets_of(entries.prints, self._row_key, self._spec.max_counters)
