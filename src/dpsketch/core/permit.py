@@ -14,6 +14,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpsketch.arrays import Integers
 from dpsketch.core.account import Account
 from dpsketch.core.drawn import Drawn, Part, Plan, Receipt, promise
@@ -32,12 +34,13 @@ __all__ = ["Handle", "Permit"]
 class Permit(OneProcess):
     """A release that is paid for: noise may be drawn from here on. Made by :meth:`pay`."""
 
-    __slots__ = ("_drawn", "_for_tests", "_laws", "_plan", "_receipt", "_turn")
+    __slots__ = ("_drawn", "_for_tests", "_found", "_laws", "_plan", "_receipt", "_turn")
 
     _plan: Plan
     _receipt: Receipt
     _laws: dict[str, Law]
     _drawn: dict[tuple[str, str], set[Hashable]]
+    _found: dict[str, Arrays]
     _for_tests: bool
     _turn: Lock
 
@@ -100,7 +103,7 @@ class Permit(OneProcess):
         permit = cls.__new__(cls)
         permit._plan, permit._receipt, permit._for_tests = plan, receipt, for_tests
         permit._laws = {law.name: law for law in receipt.laws}
-        permit._drawn, permit._turn = {}, Lock()
+        permit._drawn, permit._found, permit._turn = {}, {}, Lock()
         for name, slot, piece in drawn:
             permit._drawn.setdefault((name, slot), set()).add(piece)
         return permit
@@ -136,6 +139,11 @@ class Permit(OneProcess):
         for slot, count in before.items():
             if len(self._pieces(law, slot)) == count:
                 raise ReleaseRefused(f"{law.name}: {slot} was not drawn, so that nothing can be promised.")
+        for array in found.values():
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
+        if law.at_once:
+            self._found[law.name] = found
         return found
 
     def receipt(self, *, caveat: str | None = None) -> Receipt:
@@ -154,16 +162,17 @@ class Permit(OneProcess):
                     raise ReleaseRefused(f"{law.name}: {slot} was not drawn, and nothing can be promised without.")
         return self.promised(caveat=caveat)
 
-    def drawn(self, parts: Mapping[str, Arrays], *, caveat: str | None = None) -> Drawn:
-        """Return what was drawn as a release: every law has a part, and every part a law."""
-        if parts.keys() != self._laws.keys():
-            raise ReleaseRefused("a release has a part for each of its laws, and no other.")
-        found = {name: Part(law, parts[name]) for name, law in self._laws.items()}
-        return Drawn((self.receipt(caveat=caveat),), found, self.guarantee(caveat=caveat))
+    def drawn(self, *, caveat: str | None = None) -> Drawn:
+        """Return the arrays that the laws drew as a release; refuse as long as one was not drawn."""
+        guarantee = self.guarantee(caveat=caveat)
+        parts = {name: Part(law, self._found[name]) for name, law in self._laws.items()}
+        return Drawn((self.receipt(caveat=caveat),), parts, guarantee)
 
     def draw_all(self, state: Any, *, caveat: str | None = None) -> Drawn:
         """Draw every law of one sensitive state, and return the release."""
-        return self.drawn({law.name: self.draw(law, state) for law in self.laws}, caveat=caveat)
+        for law in self.laws:
+            self.draw(law, state)
+        return self.drawn(caveat=caveat)
 
     def _take(self, law: Law, slot: str, piece: Hashable, member: Hashable) -> Any:
         """Return a slot's noise, marked as drawn before it is: an interrupted draw may have been seen."""

@@ -132,6 +132,7 @@ def _missing(weights: Any) -> npt.NDArray[np.bool_] | None:
 
 def _without(column: Any, missing: npt.NDArray[np.bool_]) -> Any:
     """Return a column of whatever library without some of its rows."""
+    column = list(column) if isinstance(column, Iterator) else column
     if len(column) != len(missing):
         raise InvalidInput("the columns have different lengths; each needs one entry a record.")
     if isinstance(column, list | tuple):

@@ -92,6 +92,11 @@ def PanPrivateCountSketch(  # noqa: N802
     carries both noises. ``publish`` ends the sketch. Its file is its state: whoever reads it has made the
     one seizure, and **a state is published once, from its newest file only**.
 
+    Accuracy
+    --------
+    A counter has 64 bits and wraps round: a state that refused or stopped counting would tell of the records. Choose a
+    grid on which all records together stay below 2⁶¹ steps; on a grid of 1 they do.
+
     Examples
     --------
     >>> import dpsketch as dps

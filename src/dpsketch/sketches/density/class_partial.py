@@ -118,7 +118,7 @@ class ClassPartial(Sketch[ClassSpec, PrivateClassSums]):
             parts[CORRECTIONS] = Part(Corrections(later, step), {"table": cast(Integers, total)})
         if self._shape.mean is not None and self._shape.directions is not None:
             parts[MAP] = Part(PublicMap(), {"mean": self._shape.mean, "directions": self._shape.directions})
-        drawn = permit.drawn(arrays, caveat=self.caveat)
+        drawn = permit.drawn(caveat=self.caveat)
         own = {name: part for name, part in drawn.parts.items() if name in self._arrays}
         return PrivateClassSums(spec, replace(drawn, parts=own | parts))
 

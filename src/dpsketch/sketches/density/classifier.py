@@ -40,7 +40,7 @@ from dpsketch.sketches.density.embedding import embedding_map
 from dpsketch.sketches.density.estimator import Estimator, checked, scikit_learn
 from dpsketch.sketches.density.points import fixed_vectors
 from dpsketch.sketches.density.private import PrivateDensity
-from dpsketch.sketches.density.spec import COUNTERS, DEFAULT_SEED
+from dpsketch.sketches.density.spec import DEFAULT_SEED
 from dpsketch.sketches.specs import fingerprint_of, refuse_choice
 
 if TYPE_CHECKING:
@@ -226,13 +226,13 @@ class DensityClassifier(Estimator):
         note = f"density classifier {fingerprint_of(density)}"
         account = Account(self.ledger, self.dataset, self.part)
         counters, *private = laws = spec.laws(budget, self.centre_share)
-        permit, drawn = Permit.pay(spec, laws, budget, account, note=note), {}
+        permit = Permit.pay(spec, laws, budget, account, note=note)
         centre = np.zeros(spec.dim) if spec.centre is None else np.array(spec.centre)
         for law in private:
-            drawn[CENTRE] = permit.draw(law, {CENTRE: centre_vector(scaled)})
-            centre = private_centre(cast(Integers, drawn[CENTRE]["table"]), law.noise)
-        drawn[COUNTERS] = permit.draw(counters, class_tables(spec, scaled - centre, codes))
-        return self._keep(PrivateClassDensities(spec, permit.drawn(drawn, caveat=caveat)), seen)
+            found = permit.draw(law, {CENTRE: centre_vector(scaled)})
+            centre = private_centre(cast(Integers, found["table"]), law.noise)
+        permit.draw(counters, class_tables(spec, scaled - centre, codes))
+        return self._keep(PrivateClassDensities(spec, permit.drawn(caveat=caveat)), seen)
 
     def _read(self, X: Any, y: Any, seen: dict[str, Any]) -> tuple[Floats, npt.NDArray[Any], dict[str, Any]]:
         """Check records by what was ``seen`` of those before, if any; return it for those after.

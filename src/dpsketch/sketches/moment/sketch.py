@@ -198,12 +198,10 @@ class MomentSums(Sketch[MomentSpec, ReleaseT]):
         note = f"{self.kind} {fingerprint_of(spec)}"
         permit = Permit.pay(spec, laws, budget, account, note=note, once=self._once(), for_tests=self._for_tests)
         self._begin_change()
-        parts = self._spend(
-            lambda sums, padding: {
-                law.name: permit.draw(law, (each, padding)) for law, each in zip(laws, sums, strict=True)
-            }
+        self._spend(
+            lambda sums, padding: [permit.draw(law, (each, padding)) for law, each in zip(laws, sums, strict=True)]
         )
-        release: ReleaseT = self.release_type(spec, permit.drawn(parts, caveat=caveat))
+        release: ReleaseT = self.release_type(spec, permit.drawn(caveat=caveat))
         return release
 
     def _refuse_release(self) -> None:
