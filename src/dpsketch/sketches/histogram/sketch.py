@@ -298,7 +298,10 @@ class Histogram(Sketch[HistogramSpec, PrivateHistogram]):
         return whole._held
 
     def _header(self) -> dict[str, Any]:
-        return {"apart": self._apart, "for_tests": self._for_tests, **self._whole().to_document()[0]}
+        whole = self._whole()
+        # The mass of the content: the one that was counted includes what was left out or clipped, batch by batch.
+        header = {"mass": str(whole.mass), "apart": self._apart, "for_tests": self._for_tests}
+        return header | whole.to_document()[0]
 
     def _stored_arrays(self) -> dict[str, files.Array]:
         return self._whole().to_document()[1]
