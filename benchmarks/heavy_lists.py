@@ -24,7 +24,7 @@ import pyarrow as pa
 import dpsketch as dps
 from benchmarks.peers import ROOT
 from dpsketch import noise
-from dpsketch.sketches.heavy.search import Found, search
+from dpsketch.sketches.heavy.search import FoundKeys, search
 
 Integers = npt.NDArray[np.int64]
 
@@ -174,7 +174,7 @@ class Row:
         self.lost_withheld += len((before - now) & there)
 
 
-def withheld(found: Found, confidence: float) -> list[Any]:
+def withheld(found: FoundKeys, confidence: float) -> list[Any]:
     """Return the keys that pass the threshold of a search and that are not listed all the same."""
     if found.decoded is None:
         return []

@@ -217,7 +217,9 @@ def test_a_forgotten_part_promises_nothing() -> None:
         permit.guarantee()
     with pytest.raises(ReleaseRefused, match="not drawn"):
         permit.drawn()
-    with pytest.raises(ValueError, match="read-only"):  # nor can a kind put the exact data in the place of what was drawn
+    with pytest.raises(
+        ValueError, match="read-only"
+    ):  # nor can a kind put the exact data in the place of what was drawn
         left["table"][:] = STATE["left"]  # type: ignore[index]
 
 

@@ -14,7 +14,7 @@ import pytest
 from dpsketch import audit, noise
 from dpsketch.audit import bounds
 from dpsketch.audit.bounds import lower_bound_from_outputs
-from dpsketch.audit.findings import GAUSSIAN, Asked, Finding, Mechanism, claim_of, spent
+from dpsketch.audit.findings import GAUSSIAN, Attacked, Finding, Mechanism, claim_of, spent
 from dpsketch.audit.grid import GRID
 from dpsketch.audit.sampled import BY_LAW, PUBLISHED, SHIPPED, sampled
 from dpsketch.errors import InvalidInput
@@ -68,7 +68,7 @@ def test_every_mechanism_holds_and_half_its_noise_is_caught(name: str) -> None:
 def test_a_user_taken_as_one_key_is_caught() -> None:
     """A user of twelve keys, of whom the sketch is told as of twelve records, has the noise of one."""
 
-    def publish(keys: list[int], asked: Asked) -> tuple[np.ndarray, Guarantee]:
+    def publish(keys: list[int], asked: Attacked) -> tuple[np.ndarray, Guarantee]:
         sketch = CountSketch(rows=3, width=4, unit=per_record(), seed=11, key_type="int")
         sketch.update(keys)
         made = sketch.release(**asked)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsketch.audit.findings import Finding, Row, printed_promise
+from dpsketch.audit.findings import AuditRow, Finding, printed_promise
 from dpsketch.audit.flips import FLIPS
 from dpsketch.audit.grid import GRID, PAIRS
 from dpsketch.audit.kinds import KINDS
@@ -66,11 +66,11 @@ BY_LAW = {
 QUICK = ["table-counts-gaussian-user-replace", "table-ranges-gaussian-user-add", "table-heavy-laplace-user-replace"]
 
 
-def by_pair(row: Row, trials: int = TRIALS) -> dict[str, Finding]:
+def by_pair(row: AuditRow, trials: int = TRIALS) -> dict[str, Finding]:
     return {found.name.rpartition("-")[2]: found for found in row.audit(trials, CONFIDENCE)}
 
 
-def violated(row: Row, trials: int = TRIALS) -> bool:
+def violated(row: AuditRow, trials: int = TRIALS) -> bool:
     return any(found.verdict == "violated" for found in row.audit(trials, CONFIDENCE))
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import dpsketch as dps
 from dpsketch import files
 from dpsketch.hashing import fingerprint, row_keys
-from dpsketch.sketches.histogram.votes.table import Keys, VoteTable, buckets_of
+from dpsketch.sketches.histogram.votes.table import KeyBytes, VoteTable, buckets_of
 from oracles.votes import Bucket, bucket_of
 from sensitive import everything
 from texts import colliding_texts
@@ -160,7 +160,7 @@ def table_of(parts: list[list[Stream]]) -> VoteTable:
         rows = np.arange(len(keys))
         # All keys have one fingerprint, so that their bytes alone tell them apart.
         prints, ones = np.zeros(len(rows), np.uint64), np.ones(len(rows), np.int64)
-        table.cast(buckets, prints, ones, rows, Keys(keys, np.arange(len(rows) + 1)))
+        table.cast(buckets, prints, ones, rows, KeyBytes(keys, np.arange(len(rows) + 1)))
 
     table, merged = VoteTable(len(parts)), VoteTable(len(parts))
     cast(table, 0)

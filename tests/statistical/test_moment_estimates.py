@@ -10,7 +10,7 @@ import pytest
 from dpsketch import noise
 from dpsketch._compiled.moment import project
 from dpsketch.accounting.stable import stable_table
-from dpsketch.laws.scales import ESTIMATORS, Estimator, estimate_scale, pivot_interval, pivot_variance
+from dpsketch.laws.scales import ESTIMATORS, ScaleEstimator, estimate_scale, pivot_interval, pivot_variance
 from dpsketch.privacy import per_record
 from dpsketch.sketches.moment import MomentSketch
 from oracles import moment as oracle
@@ -18,7 +18,7 @@ from oracles import moment as oracle
 pytestmark = pytest.mark.statistical
 
 # Relative root mean square errors at 50 coordinates.
-TABLE: dict[tuple[Estimator, float], float] = {
+TABLE: dict[tuple[ScaleEstimator, float], float] = {
     ("mle", 0.25): 0.154,
     ("mle", 0.5): 0.174,
     ("mle", 0.75): 0.190,

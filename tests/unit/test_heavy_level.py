@@ -9,20 +9,20 @@ import dpsketch as dps
 from dpsketch import noise
 from dpsketch._compiled.countsketch import add_weighted
 from dpsketch.hashing import row_keys
-from dpsketch.sketches.heavy.level import INNER, Level
+from dpsketch.sketches.heavy.level import INNER, PrefixLevel
 from oracles.heavy import frequent
 
 SCALE = 20.0
 
 
-def level(counts: np.ndarray, rows: int, width: int, *, last: bool, seed: int) -> tuple[Level, np.ndarray]:
+def level(counts: np.ndarray, rows: int, width: int, *, last: bool, seed: int) -> tuple[PrefixLevel, np.ndarray]:
     """Return a level whose first prefixes have these counts, and 12,000 prefixes in all."""
     rng = np.random.default_rng(seed)
     prints = rng.integers(0, 2**64, 12_000, dtype=np.uint64, endpoint=False)
     keys = row_keys(seed, rows)
     counters = np.zeros((rows, width), np.int64)
     add_weighted(counters, prints[: len(counts)], keys, counts.astype(np.int64))
-    return Level(counters + np.rint(rng.normal(0, SCALE, counters.shape)), keys, SCALE, last), prints
+    return PrefixLevel(counters + np.rint(rng.normal(0, SCALE, counters.shape)), keys, SCALE, last), prints
 
 
 LAWS = {

@@ -18,7 +18,7 @@ from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.sketches.ranges import RangeSketch, RangeSketchSpec
 from dpsketch.sketches.ranges.chain import segments
-from dpsketch.sketches.ranges.levels import Cells, cell_levels
+from dpsketch.sketches.ranges.levels import DenseLevel, cell_levels
 from oracles import ranges as oracle
 
 
@@ -97,14 +97,14 @@ def test_the_chain_is_least_squares_over_the_whole_tree() -> None:
 
 def levels_of(
     counters: list[np.ndarray], depths: list[int], variances: list[float], fourths: list[float], whole: int
-) -> list[Cells]:
+) -> list[DenseLevel]:
     """The first levels are made consistent; the others are asked along the paths only, as sketches are."""
     given = list(zip(counters, depths, variances, fourths, strict=True))
     levels = cell_levels(*zip(*given[:whole], strict=True))
     for cells, depth, variance, fourth in given[whole:]:
         values = cells.astype(float)
         sums = np.append(0, np.cumsum(values))
-        levels.append(Cells(depth, values, values, sums, variance, variance, fourth, fourth))
+        levels.append(DenseLevel(depth, values, values, sums, variance, variance, fourth, fourth))
     return levels
 
 

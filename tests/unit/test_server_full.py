@@ -14,7 +14,7 @@ from dpsketch.server.aggregates import Aggregate
 from dpsketch.server.commits import Collecting, Outcome
 from dpsketch.server.service import running
 from dpsketch.server.settings import Limits, Settings
-from dpsketch.server.tables import Mark, Plan
+from dpsketch.server.tables import CollectionPlan, Mark
 from serving import PROTOCOL, inside, new_token, objects
 
 
@@ -52,7 +52,7 @@ def test_what_finds_no_room_is_not_stored_and_says_so(tmp_path: Path) -> None:
 
     async def work() -> None:
         async with running(Settings(str(tmp_path / "x.db"))) as service:
-            aggregate = service.aggregates.create("x", PROTOCOL.to_json(), None, Plan(max_reports=3))
+            aggregate = service.aggregates.create("x", PROTOCOL.to_json(), None, CollectionPlan(max_reports=3))
             a, b, c, d, e = PROTOCOL.to_bytes(PROTOCOL.report([["a"]] * 5))
             told = await together(service.collecting, aggregate, [a + b, c + d, d, a, e, e])
             # c and d together are too many; d alone is not, and then nothing is left for e.
@@ -72,7 +72,7 @@ def test_what_finds_no_room_is_not_stored_and_says_so(tmp_path: Path) -> None:
 def test_a_ticket_whose_report_found_no_room_is_not_used_up(tmp_path: Path) -> None:
     async def work() -> None:
         async with running(Settings(str(tmp_path / "x.db"))) as service:
-            aggregate = service.aggregates.create("x", PROTOCOL.to_json(), None, Plan(max_reports=1))
+            aggregate = service.aggregates.create("x", PROTOCOL.to_json(), None, CollectionPlan(max_reports=1))
             a, b = PROTOCOL.to_bytes(PROTOCOL.report([["a"]] * 2))
             mark = Mark(aggregate.row.id, 1, "m")
             assert await together(service.collecting, aggregate, [a]) == [Outcome(1, 0, 0)]

@@ -16,7 +16,17 @@ from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import GaussianCost, Guarantee, MomentCost, Neighbours, Unit, per_record, per_user
 
 __all__ = [
-    "BOTH", "GAUSSIAN", "PURE", "Asked", "Claim", "Finding", "Level", "Mechanism", "Row", "claim_of", "printed_promise",
+    "BOTH",
+    "GAUSSIAN",
+    "PURE",
+    "Attacked",
+    "AuditRow",
+    "Claim",
+    "Finding",
+    "Level",
+    "Mechanism",
+    "claim_of",
+    "printed_promise",
     "spent",
 ]  # fmt: skip
 
@@ -29,7 +39,7 @@ Level = Literal["record", "user"]
 Method = Literal["law", "restated", "sampled"]
 
 
-class Asked(TypedDict):
+class Attacked(TypedDict):
     """A budget as arguments of ``release``."""
 
     epsilon: float
@@ -37,18 +47,18 @@ class Asked(TypedDict):
 
 
 # Budgets of which few trials see the most.
-GAUSSIAN, PURE = Asked(epsilon=6.0, delta=1e-6), Asked(epsilon=1.5, delta=0.0)
+GAUSSIAN, PURE = Attacked(epsilon=6.0, delta=1e-6), Attacked(epsilon=1.5, delta=0.0)
 
 
-def spent(claimed: Asked, noise: float) -> Asked:
+def spent(claimed: Attacked, noise: float) -> Attacked:
     """Return the budget whose noise is ``noise`` times that of the claimed one; Gaussian if δ is not 0.
 
     Below 1 this makes a mutant, which claims one budget and draws the noise of a larger one: audits must catch it.
     """
     epsilon, delta = claimed["epsilon"], claimed["delta"]
     if noise == 1.0 or delta == 0:
-        return Asked(epsilon=epsilon / noise, delta=delta)
-    return Asked(
+        return Attacked(epsilon=epsilon / noise, delta=delta)
+    return Attacked(
         epsilon=accounting.gaussian_epsilon(accounting.gaussian_mu(epsilon, delta) / noise, delta), delta=delta
     )
 
@@ -205,7 +215,7 @@ BOTH: tuple[tuple[Level, Neighbours], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row(ABC):
+class AuditRow(ABC):
     """A row of the table: a subject that is released at one unit and relation, on several pairs of neighbours.
 
     Attributes

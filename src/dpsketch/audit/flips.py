@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from dpsketch.audit.findings import BOTH, Finding, Row, printed_promise
+from dpsketch.audit.findings import BOTH, AuditRow, Finding, printed_promise
 from dpsketch.privacy import Unit
 from dpsketch.sketches.distinct import DistinctSketch
 from dpsketch.sketches.sparse import SparseHistogram
@@ -40,7 +40,7 @@ def bits_of(words: Any) -> npt.NDArray[np.uint8]:
 
 
 @dataclass(frozen=True, slots=True)
-class Flipped(Row):
+class Flipped(AuditRow):
     """The bits of a sparse histogram, or of a distinct count."""
 
     def _audit(self, trials: int, confidence: float) -> list[Finding]:

@@ -21,12 +21,22 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.audit.bounds import Outputs, Scores, known, linear_discriminant
-from dpsketch.audit.findings import GAUSSIAN, PURE, Asked, Finding, Mechanism, Row, claim_of, printed_promise, spent
-from dpsketch.audit.kinds import KINDS, PAIRS, Kind, Law, Records, Release, Shown
+from dpsketch.audit.findings import (
+    GAUSSIAN,
+    PURE,
+    Attacked,
+    AuditRow,
+    Finding,
+    Mechanism,
+    claim_of,
+    printed_promise,
+    spent,
+)
+from dpsketch.audit.kinds import KINDS, PAIRS, AttackedKind, Law, Records, Release, Shown
 from dpsketch.audit.losses import gaussian_bound, laplace_bound, laplace_scale, least_spread, seen_numbers
 from dpsketch.numbers import probability, whole_number
 
-__all__ = ["GRID", "PAIRS", "Grid"]
+__all__ = ["GRID", "PAIRS", "AttackGrid"]
 
 Numbers = npt.NDArray[Any]
 # What is published of records where nothing is added.
@@ -38,7 +48,7 @@ _TRIED = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Grid(Row):
+class AttackGrid(AuditRow):
     """One kind with one law, unit and relation: five pairs of neighbours, on the same many releases."""
 
     @property
@@ -107,12 +117,12 @@ class Grid(Row):
             least_spread(self.law, part, spread, confidence)
             for part, (_, spread) in zip(parts, claimed.spreads, strict=True)
         )
-        kept = Asked(epsilon=claim.epsilon, delta=claim.delta)
+        kept = Attacked(epsilon=claim.epsilon, delta=claim.delta)
         found = spent(kept, factor)["epsilon"] if factor > 0 else float("inf")
         return self.finding(("any", "any unit"), claim, found, "drawn noise", len(noise), "restated")
 
     @property
-    def _kind(self) -> Kind:
+    def _kind(self) -> AttackedKind:
         return KINDS[self.kind]
 
     @property
@@ -120,7 +130,7 @@ class Grid(Row):
         return partial(self._kind.fill, self.unit_of(_KEYS, self._kind.weight))
 
     @property
-    def _claimed(self) -> Asked:
+    def _claimed(self) -> Attacked:
         return GAUSSIAN if self.law == "gaussian" else PURE
 
     @property
@@ -239,8 +249,8 @@ _WORDS = {
 }
 
 
-GRID: dict[str, Grid] = {
+GRID: dict[str, AttackGrid] = {
     row.name: row
     for name, kind in KINDS.items()
-    for row in (Grid(f"{name}-{law}", *unit) for law, unit in product(kind.laws, kind.units))
+    for row in (AttackGrid(f"{name}-{law}", *unit) for law, unit in product(kind.laws, kind.units))
 }

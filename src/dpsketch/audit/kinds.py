@@ -35,7 +35,7 @@ from dpsketch.sketches.heavy import HeavyHitters
 from dpsketch.sketches.histogram import Histogram
 from dpsketch.sketches.ranges import RangeSketch
 
-__all__ = ["KINDS", "PAIRS", "Kind", "Law", "Records", "Release", "Shown"]
+__all__ = ["KINDS", "PAIRS", "AttackedKind", "Law", "Records", "Release", "Shown"]
 
 Law = Literal["gaussian", "laplace"]
 # One record: its key (None for a null), whose it is, and its weight.
@@ -63,7 +63,7 @@ Fill = Callable[[Unit, Records], Release]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class AttackedKind:
     """A kind: how to fill it, which laws, units and relations it has, and why a pair of neighbours cannot exist.
 
     ``refused`` says why a unit or a relation is missing, ``loose`` why no pair moves all that the bound allows, where
@@ -348,41 +348,43 @@ _NO_USERS = "hiding a user would take state for each user, so that users are ref
 _RECORDS = BOTH[:2]
 _EUCLIDEAN = kernels.Euclidean(dim=1, bandwidth=1.0)
 
-KINDS: dict[str, Kind] = {
-    "counts": Kind(_counts, keys=400),
-    "counts-rho": Kind(_zero_concentrated, laws=("gaussian",)),
-    "count-min": Kind(
+KINDS: dict[str, AttackedKind] = {
+    "counts": AttackedKind(_counts, keys=400),
+    "counts-rho": AttackedKind(_zero_concentrated, laws=("gaussian",)),
+    "count-min": AttackedKind(
         _count_min, units=_RECORDS, weight=1.0, absent={"clipped": "its records all weigh 1"},
         refused="it is kept for comparison, and takes records alone",
         loose="it has the noise of a CountSketch, whose signs may differ where one record replaces another",
     ),
-    "shares": Kind(_share, laws=("gaussian",), keys=400),
-    "shares-merged": Kind(_merged, laws=("gaussian",)),
-    "continual": Kind(partial(_continual, "tree"), keys=16, loose=_EVERY_DAY),
-    "continual-bands": Kind(partial(_continual, "banded"), keys=16, loose=_EVERY_DAY, laws=("gaussian",)),
-    "continual-recurrence": Kind(partial(_continual, "recurrence"), keys=16, loose=_EVERY_DAY, laws=("gaussian",)),
-    "continual-daily": Kind(partial(_continual, "daily"), keys=16, loose=_EVERY_DAY),
-    "pan-private": Kind(partial(_pan_private, "before"), units=_RECORDS, refused=_NO_USERS),
-    "pan-private-after": Kind(partial(_pan_private, "after"), units=_RECORDS, refused=_NO_USERS),
-    "heavy": Kind(
+    "shares": AttackedKind(_share, laws=("gaussian",), keys=400),
+    "shares-merged": AttackedKind(_merged, laws=("gaussian",)),
+    "continual": AttackedKind(partial(_continual, "tree"), keys=16, loose=_EVERY_DAY),
+    "continual-bands": AttackedKind(partial(_continual, "banded"), keys=16, loose=_EVERY_DAY, laws=("gaussian",)),
+    "continual-recurrence": AttackedKind(
+        partial(_continual, "recurrence"), keys=16, loose=_EVERY_DAY, laws=("gaussian",)
+    ),
+    "continual-daily": AttackedKind(partial(_continual, "daily"), keys=16, loose=_EVERY_DAY),
+    "pan-private": AttackedKind(partial(_pan_private, "before"), units=_RECORDS, refused=_NO_USERS),
+    "pan-private-after": AttackedKind(partial(_pan_private, "after"), units=_RECORDS, refused=_NO_USERS),
+    "heavy": AttackedKind(
         _simple(partial(HeavyHitters, rows=1, width=4, key_bits=9, seed=SEED), lambda key: key * 197 % 512),
         keys=200, loose=_ROOT,
     ),
-    "ranges": Kind(_ranges(4, 2, 4), keys=16, loose=_ROOT),
+    "ranges": AttackedKind(_ranges(4, 2, 4), keys=16, loose=_ROOT),
     # From 17 bits on levels are sketched.
-    "ranges-tables": Kind(_ranges(25, 8, (1 << 19) + (1 << 9)), keys=120, loose=_ROOT),
-    "density": Kind(
+    "ranges-tables": AttackedKind(_ranges(25, 8, (1 << 19) + (1 << 9)), keys=120, loose=_ROOT),
+    "density": AttackedKind(
         _density(lambda key: [7.3 * (key // 4) + 1e-3 * (key % 4)], kernel=_EUCLIDEAN, rows=3, width=16),
         weight=1.0, loose=_NUMBER,
     ),
-    "density-waves": Kind(_waves(), weight=1.0, loose=_NUMBER),
+    "density-waves": AttackedKind(_waves(), weight=1.0, loose=_NUMBER),
     # Every other eight vectors point back: a replaced one turns round.
-    "density-vectors": Kind(
+    "density-vectors": AttackedKind(
         _density(lambda key: [(-1.0) ** (key // 8), 1e-6 * key], kernel=kernels.Linear(dim=2)),
         weight=1.0, loose=_NUMBER,
     ),
     # One row is drawn for each point. Outputs in which all rows speak for a point show it as the drawn one does.
-    "density-one-row": Kind(
+    "density-one-row": AttackedKind(
         _density(
             lambda key: [170.0 * key], {"count_share": 0}, kernel=_EUCLIDEAN, rows=3, width=64,
             placement="one_row",
@@ -390,27 +392,27 @@ KINDS: dict[str, Kind] = {
         laws=("laplace",), weight=1.0, keys=40, rest=[],
         absent={"colliding": "the row of each point is drawn, so that no two are sure to meet"},
     ),
-    "classifier": Kind(
+    "classifier": AttackedKind(
         _classes(_angles, bounds=(-1, 1), kernel="angular", rows=3, power=4, centre="middle"),
         weight=1.0, keys=40, absent=_NO_NULLS,
     ),
-    "classifier-sums": Kind(_classes(_angles, kernel="linear"), weight=1.0, keys=40, absent=_NO_NULLS),
-    "classifier-parts": Kind(
+    "classifier-sums": AttackedKind(_classes(_angles, kernel="linear"), weight=1.0, keys=40, absent=_NO_NULLS),
+    "classifier-parts": AttackedKind(
         _parts, laws=("gaussian",), weight=1.0, keys=40, absent=_NO_NULLS,
         loose="a vector that turns round moves no second moment and no size, which have their parts of the budget",
     ),
-    "classifier-passes": Kind(
+    "classifier-passes": AttackedKind(
         _classes(_crossed, kernel="linear", passes=3),
         laws=("gaussian",), weight=1.0, keys=32, rest=[], absent=_NO_NULLS,
         loose="a vector that turns round lies among another class, so that what it corrects does not turn round",
     ),
-    "classifier-centre": Kind(
+    "classifier-centre": AttackedKind(
         _centre, laws=("gaussian",), weight=1.0, keys=32, rest=[], absent=_NO_NULLS,
         loose="a fifth of a replaced centre's bound is for a number of records, which does not change",
     ),
-    "distinct": Kind(
+    "distinct": AttackedKind(
         _simple(partial(DistinctSketch, buckets=64, seed=SEED), weighted=False), laws=("laplace",), weight=1.0,
     ),
-    "distinct-set": Kind(_simple(DistinctSet, weighted=False), laws=("laplace",), weight=1.0),
-    "histogram-list": Kind(_list, keys=30),
+    "distinct-set": AttackedKind(_simple(DistinctSet, weighted=False), laws=("laplace",), weight=1.0),
+    "histogram-list": AttackedKind(_list, keys=30),
 }  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpsketch import local
 from dpsketch.audit.bounds import LEARNERS, Outputs, Scores, known
-from dpsketch.audit.findings import Finding, Mechanism, Row, printed_promise
+from dpsketch.audit.findings import AuditRow, Finding, Mechanism, printed_promise
 from dpsketch.local.hashed import HashedProtocol
 from dpsketch.privacy import Guarantee
 
@@ -128,7 +128,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reported(Row):
+class Reported(AuditRow):
     """What the reports of a local protocol tell of people who hold nothing, the same, or far too much.
 
     The unit of a report is a person, whose things are replaced.

@@ -16,7 +16,7 @@ from scipy.special import ndtri
 
 from dpsketch import accounting
 from dpsketch.arrays import Floats
-from dpsketch.audit.findings import BOTH, Asked, Finding, Row, printed_promise
+from dpsketch.audit.findings import BOTH, Attacked, AuditRow, Finding, printed_promise
 from dpsketch.audit.losses import power_of
 from dpsketch.privacy import MomentCost
 from dpsketch.sketches.moment import MomentSketch
@@ -26,7 +26,7 @@ __all__ = ["MOMENTS", "Moments"]
 _KEYS, _WEIGHT, _SIZE = 2, 3.0, 10
 # So many records has the stream that shows the variate.
 _MANY = 4000
-_HALF, _ONE = Asked(epsilon=6.0, delta=1e-2), Asked(epsilon=5.0, delta=0.0)
+_HALF, _ONE = Attacked(epsilon=6.0, delta=1e-2), Attacked(epsilon=5.0, delta=0.0)
 # The exponent, the public total (0 for none), and the budget.
 _ASKED = {
     "moment-0.5": (0.5, 0.0, _HALF), "moment-0.5-total": (0.5, 1.0, _HALF),
@@ -35,7 +35,7 @@ _ASKED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Moments(Row):
+class Moments(AuditRow):
     """One moment at one unit and relation."""
 
     def _audit(self, trials: int, confidence: float) -> list[Finding]:
@@ -99,7 +99,7 @@ class Moments(Row):
     def _logs(self, others: int, held: int, runs: int, nulls: int = 0) -> tuple[Floats, float]:
         """Return the logarithms of published scales, and the floor that was stated."""
         _, _, asked = _ASKED[self.subject]
-        spent = Asked(epsilon=asked["epsilon"] / self.noise, delta=asked["delta"])
+        spent = Attacked(epsilon=asked["epsilon"] / self.noise, delta=asked["delta"])
         made = [self._sketch(others, held, nulls).release(**spent) for _ in range(runs)]
         return np.log([release.scale for release in made]), made[0].floor
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.audit import losses
-from dpsketch.audit.findings import BOTH, Finding, Row, printed_promise
+from dpsketch.audit.findings import BOTH, AuditRow, Finding, printed_promise
 from dpsketch.sketches.histogram import Histogram
 from dpsketch.sketches.sparse import SparseHistogram
 from dpsketch.truncated import Law
@@ -84,7 +84,7 @@ def _pure(epsilon: float) -> losses.Outcomes:
 
 
 @dataclass(frozen=True)
-class Named(Row):
+class Named(AuditRow):
     """One form of release at one unit and relation: five pairs of neighbours, on the same many releases."""
 
     def _audit(self, trials: int, confidence: float) -> list[Finding]:

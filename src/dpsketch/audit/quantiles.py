@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.arrays import Floats
-from dpsketch.audit.findings import BOTH, PURE, Finding, Row, printed_promise, spent
+from dpsketch.audit.findings import BOTH, PURE, AuditRow, Finding, printed_promise, spent
 from dpsketch.audit.losses import fitting_factors, kindest, power_of
 from dpsketch.sketches.quantiles import QuantileSketch
 
@@ -80,7 +80,7 @@ def _places(masses: Floats, share: float, rate: float) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantiles(Row):
+class Quantiles(AuditRow):
     """The median, the ninth tenth or three quarters at one unit and relation."""
 
     def _audit(self, trials: int, confidence: float) -> list[Finding]:

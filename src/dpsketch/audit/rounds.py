@@ -23,7 +23,7 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from dpsketch.audit.bounds import clopper_pearson
-from dpsketch.audit.findings import BOTH, Finding, Row, printed_promise
+from dpsketch.audit.findings import BOTH, AuditRow, Finding, printed_promise
 from dpsketch.audit.losses import bisected, kindest, noise_factors, power_of
 from dpsketch.laws.rounds import WEIGHT_ONE, WeightedRounds, rounds_delta
 from dpsketch.noise import RoundedGaussian
@@ -41,7 +41,7 @@ _MOST_EPSILON = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds(Row):
+class Rounds(AuditRow):
     """One round, or two, at one relation; the unit is a user."""
 
     def _audit(self, trials: int, confidence: float) -> list[Finding]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpsketch import kernels, local
 from dpsketch.audit.bounds import LEARNERS, Outputs
-from dpsketch.audit.findings import PURE, Asked, Claim, Mechanism, claim_of, printed_promise
+from dpsketch.audit.findings import PURE, Attacked, Claim, Mechanism, claim_of, printed_promise
 from dpsketch.audit.flips import bits_of
 from dpsketch.audit.grid import GRID
 from dpsketch.audit.local import PROTOCOLS, SVIM_PHASES, protocol, svim
@@ -30,11 +30,11 @@ from dpsketch.sketches.sparse import SparseHistogram
 __all__ = ["BY_LAW", "PUBLISHED", "SHIPPED", "sampled"]
 
 # Publishes what is held for a budget: numbers, and the guarantee beside them.
-Publish = Callable[[Any, Asked], tuple[Any, Guarantee]]
+Publish = Callable[[Any, Attacked], tuple[Any, Guarantee]]
 
 
 def sampled(
-    name: str, neighbours: str, publish: Publish, sides: tuple[Any, Any], budget: Asked, *,
+    name: str, neighbours: str, publish: Publish, sides: tuple[Any, Any], budget: Attacked, *,
     claim: Callable[[Guarantee], Claim] = printed_promise, noise: float = 1.0, of_delta: bool = False,
     shipped: bool = True,
 ) -> Mechanism:  # fmt: skip
@@ -42,9 +42,9 @@ def sampled(
 
     A mutant spends ``1/noise`` times the ε that it claims, or that to the third power times the δ.
     """
-    asked = Asked(epsilon=budget["epsilon"] / noise, delta=budget["delta"])
+    asked = Attacked(epsilon=budget["epsilon"] / noise, delta=budget["delta"])
     if of_delta:
-        asked = Asked(epsilon=budget["epsilon"], delta=budget["delta"] / noise**3)
+        asked = Attacked(epsilon=budget["epsilon"], delta=budget["delta"] / noise**3)
 
     def runs(held: Any) -> Callable[[int], Outputs]:
         return lambda trials: np.array([publish(held, asked)[0] for _ in range(trials)], dtype=np.float64)
@@ -64,7 +64,7 @@ def _quantile(unit: Unit) -> Publish:
     rank, and so gain all that the claim allows.
     """
 
-    def publish(values: list[int], asked: Asked) -> tuple[Any, Guarantee]:
+    def publish(values: list[int], asked: Attacked) -> tuple[Any, Guarantee]:
         sketch = QuantileSketch(unit=unit, bits=5, quantiles=[0.5])
         # The values of the unit that is added are one user's, all others those of a user each.
         users = [0 if value >= 30 else 1 + i for i, value in enumerate(values)] if unit.level == "user" else None
@@ -78,7 +78,7 @@ def _quantile(unit: Unit) -> Publish:
 def _sparse(**options: Any) -> Publish:
     """Show the bits of a projection, or some of them beside what survives a threshold."""
 
-    def publish(counts: list[int], asked: Asked) -> tuple[Any, Guarantee]:
+    def publish(counts: list[int], asked: Attacked) -> tuple[Any, Guarantee]:
         sketch = SparseHistogram(unit=per_record(), domain=8, expected_keys=2, **options)
         sketch.update([1, 5], counts=counts)
         made = sketch.release(**asked)
@@ -91,7 +91,7 @@ def _sparse(**options: Any) -> Publish:
     return publish
 
 
-def _bitmap(keys: list[int], asked: Asked) -> tuple[Any, Guarantee]:
+def _bitmap(keys: list[int], asked: Attacked) -> tuple[Any, Guarantee]:
     sketch = DistinctSketch(unit=per_record(), buckets=16)
     sketch.update(keys)
     made = sketch.release_mergeable(epsilon=asked["epsilon"])
@@ -101,7 +101,7 @@ def _bitmap(keys: list[int], asked: Asked) -> tuple[Any, Guarantee]:
 def _moment(p: float | list[float]) -> Publish:
     make: Any = MomentProfile if isinstance(p, list) else MomentSketch
 
-    def publish(keys: list[int], asked: Asked) -> tuple[Any, Guarantee]:
+    def publish(keys: list[int], asked: Attacked) -> tuple[Any, Guarantee]:
         sketch = make(p=p, size=10, unit=per_record(max_weight=3.0), key_type="int")
         sketch.update(keys, weights=[3.0] * len(keys))
         made = sketch.release(**asked)
@@ -121,7 +121,7 @@ def _privsketch() -> Mechanism:
     return Mechanism("privsketch-as-published", words, claim, runs(0), runs(1), LEARNERS, shipped=False)
 
 
-def _race(points: list[float], asked: Asked) -> tuple[Any, Guarantee]:
+def _race(points: list[float], asked: Attacked) -> tuple[Any, Guarantee]:
     """RACE with the noise of its authors' code, Laplace of scale R/(Nε) on raw counts: N times too little."""
     sketch = DensitySketch(kernel=kernels.Euclidean(dim=1, bandwidth=2.0), rows=3, width=8, unit=per_record())
     sketch.update(points)
@@ -129,7 +129,7 @@ def _race(points: list[float], asked: Asked) -> tuple[Any, Guarantee]:
     return made.table.ravel(), made.guarantee
 
 
-def _subsampled(last: tuple[int, float], _: Asked) -> tuple[Any, Guarantee]:
+def _subsampled(last: tuple[int, float], _: Attacked) -> tuple[Any, Guarantee]:
     """Sub-sampled moments with Theorem 4's ε: ten records of which the last may weigh 16 instead of 1."""
     unit = per_record(max_weight=16.0, neighbours="replace")
     sketch = MomentSketchAsPublished(p=1.0, size=10, unit=unit, records=10, keys=100, rate=0.1)
@@ -154,12 +154,12 @@ _ADDED = {
     "density-gaussian": "density-gaussian-record-add", "density-laplace": "density-laplace-record-add",
     "density-one-row": "density-one-row-laplace-record-add",
 }  # fmt: skip
-_ONE, _SOME = Asked(epsilon=1.0, delta=0.0), Asked(epsilon=1.0, delta=0.05)
+_ONE, _SOME = Attacked(epsilon=1.0, delta=0.0), Attacked(epsilon=1.0, delta=0.05)
 _NEW = "a record added to a key nobody has"
 _EMPTY = "an empty stream, and one record of the largest weight"
 _UNITS: tuple[list[int], list[int]] = [], [5]
 # All others: the row that sees a fifth less of their noise; and neighbours in words, publication, sides and budget.
-_OTHERS: dict[str, tuple[str, str, Publish, tuple[Any, Any], Asked]] = {
+_OTHERS: dict[str, tuple[str, str, Publish, tuple[Any, Any], Attacked]] = {
     "quantiles": (
         "quantiles-median-record-add", "a record added", _quantile(per_record()), ([0, 23], [0, 23, 31]), PURE,
     ),
@@ -181,10 +181,10 @@ _OTHERS: dict[str, tuple[str, str, Publish, tuple[Any, Any], Asked]] = {
     "sparse-alone": ("survivors-record-add", _NEW, _sparse(threshold_share=0.5), ([1, 0], [1, 1]), _SOME),
     "distinct-mergeable": ("bitmap-record-add", "a key added", _bitmap, ([1], [1, 12]), PURE),
     "moment-0.5-approximate": (
-        "moment-0.5-record-add", _EMPTY, _moment(0.5), _UNITS, Asked(epsilon=6.0, delta=1e-6)
+        "moment-0.5-record-add", _EMPTY, _moment(0.5), _UNITS, Attacked(epsilon=6.0, delta=1e-6)
     ),
-    "moment-1-pure": ("moment-1-record-add", _EMPTY, _moment(1.0), _UNITS, Asked(epsilon=5.0, delta=0.0)),
-    "moment-profile": ("moment-1-record-add", _EMPTY, _moment([0.5, 1.0]), _UNITS, Asked(epsilon=10.0, delta=0.0)),
+    "moment-1-pure": ("moment-1-record-add", _EMPTY, _moment(1.0), _UNITS, Attacked(epsilon=5.0, delta=0.0)),
+    "moment-profile": ("moment-1-record-add", _EMPTY, _moment([0.5, 1.0]), _UNITS, Attacked(epsilon=10.0, delta=0.0)),
 }  # fmt: skip
 
 

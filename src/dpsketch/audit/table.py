@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpsketch import plots
-from dpsketch.audit.findings import Finding, Row
+from dpsketch.audit.findings import AuditRow, Finding
 from dpsketch.audit.flips import FLIPS
 from dpsketch.audit.grid import GRID
 from dpsketch.audit.local import REPORTS
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["CONFIDENCE", "ROWS", "TRIALS", "Report", "audit_mechanisms", "known_mechanisms"]
 
 # Kinds by unit, relation and pair of neighbours, where the law of what is drawn is known; several findings each.
-ROWS: dict[str, Row] = {**GRID, **FLIPS, **NAMED, **ROUNDS, **QUANTILES, **MOMENTS, **REPORTS}
+ROWS: dict[str, AuditRow] = {**GRID, **FLIPS, **NAMED, **ROUNDS, **QUANTILES, **MOMENTS, **REPORTS}
 
 TRIALS = 4000
 # One false alarm in a million audits: in 25,000 runs over all mechanisms.

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from dpsketch.bounding.cuts import Cut, cut_of_records, cut_of_users
     from dpsketch.bounding.groups import Bounded, bound, codes_of, point_fingerprints, user_parts
     from dpsketch.bounding.users import UserColumn, read_users
-    from dpsketch.bounding.whole import BoundedSpec, Grid, whole_users
+    from dpsketch.bounding.whole import BoundedSpec, WeightSteps, whole_users
 else:
     __getattr__ = lazy.names(
         __name__, counted="CountedUsers", cuts="Cut cut_of_records cut_of_users",
         groups="Bounded bound codes_of point_fingerprints user_parts", users="UserColumn read_users",
-        whole="BoundedSpec Grid whole_users",
+        whole="BoundedSpec WeightSteps whole_users",
     )  # fmt: skip
 
 __all__ = [
-    "Bounded", "BoundedSpec", "CountedUsers", "Cut", "Grid", "UserColumn", "bound", "codes_of", "cut_of_records",
+    "Bounded", "BoundedSpec", "CountedUsers", "Cut", "UserColumn", "WeightSteps", "bound", "codes_of", "cut_of_records",
     "cut_of_users", "point_fingerprints", "read_users", "user_parts", "whole_users",
 ]  # fmt: skip

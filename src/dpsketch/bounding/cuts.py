@@ -12,7 +12,7 @@ from dpsketch.bounding.groups import Bounded
 from dpsketch.errors import FileRefused
 
 if TYPE_CHECKING:
-    from dpsketch.bounding.whole import Grid
+    from dpsketch.bounding.whole import WeightSteps
 
 __all__ = ["Cut", "cut_by_folding", "cut_of_records", "cut_of_users"]
 
@@ -72,7 +72,7 @@ class Cut:
 
 
 def cut_of_records(
-    grid: Grid, n: int, kept: npt.NDArray[Any] | None, weights: Any, counts: Any, counted: int | None = None
+    grid: WeightSteps, n: int, kept: npt.NDArray[Any] | None, weights: Any, counts: Any, counted: int | None = None
 ) -> Cut:
     """Return what clipping cuts of ``n`` records that were kept, with weights and counts as ``update`` takes them.
 
@@ -96,7 +96,7 @@ def cut_of_records(
     return Cut(records, 0, _total(times[heavy]), *repeated)
 
 
-def cut_of_users(grid: Grid, bounded: Bounded, weights: Any) -> Cut:
+def cut_of_users(grid: WeightSteps, bounded: Bounded, weights: Any) -> Cut:
     """Return what bounding cut of a batch of users' records, with weights as ``update`` takes them."""
     records = int(np.count_nonzero(bounded.present))
     counted = _total(bounded.units)
@@ -106,7 +106,7 @@ def cut_of_users(grid: Grid, bounded: Bounded, weights: Any) -> Cut:
     return Cut(records, bounded.left_out, int(np.count_nonzero(units > grid.max_units)), _total(units), counted)
 
 
-def cut_by_folding(grid: Grid, bounded: Bounded, weights: Any) -> Cut:
+def cut_by_folding(grid: WeightSteps, bounded: Bounded, weights: Any) -> Cut:
     """Return what folding a user's records cuts, beside what bounding will cut of the folded ones."""
     cut = cut_of_users(grid, bounded, weights)
     return replace(cut, records=cut.records - len(bounded.rows), offered=cut.offered - cut.counted, counted=0)
@@ -116,7 +116,7 @@ def _kept(values: npt.NDArray[Any], kept: npt.NDArray[Any] | None) -> npt.NDArra
     return values if kept is None else values[kept]
 
 
-def _units(grid: Grid, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def _units(grid: WeightSteps, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Return weights in steps of the grid, not clipped but to 2⁵⁰."""
     with np.errstate(over="ignore"):
         return np.minimum(np.rint(values / grid.step), 2.0 ** (2 * _HALF)).astype(np.int64)

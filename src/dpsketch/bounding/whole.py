@@ -19,13 +19,13 @@ from dpsketch.privacy import Unit
 if TYPE_CHECKING:
     from dpsketch.sources import Batch
 
-__all__ = ["BoundedSpec", "Grid", "whole_users"]
+__all__ = ["BoundedSpec", "WeightSteps", "whole_users"]
 
 # The records of the user being read are folded once they take so many bytes.
 _FOLD_BYTES = 1 << 25
 
 
-class Grid(Protocol):
+class WeightSteps(Protocol):
     """How weights become whole units; a sketch's ``WeightGrid``."""
 
     @property
@@ -56,7 +56,7 @@ class BoundedSpec(Protocol):
         """What orders a user's keys."""
 
     @property
-    def weight_grid(self) -> Grid:
+    def weight_grid(self) -> WeightSteps:
         """How weights become units."""
 
 
@@ -154,7 +154,7 @@ def _cut(batch: Batch, start: int, stop: int) -> Batch:
     return replace(batch, key=key, user=user, weight=weight, points=tuple(points), rows=stop - start, skipped=skipped)
 
 
-def _join(pieces: Sequence[Batch], grid: Grid) -> Batch:
+def _join(pieces: Sequence[Batch], grid: WeightSteps) -> Batch:
     if len(pieces) == 1:
         return pieces[0]
     weights = [piece.weight for piece in pieces]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsketch.cli.columns import key_parts
-from dpsketch.cli.options import Budget, Engine, KeyKind, SketchFlags, Target, unit_from
+from dpsketch.cli.options import BudgetOptions, Engine, KeyKind, SketchFlags, Target, unit_from
 from dpsketch.cli.output import progress_bar, say
 from dpsketch.cli.spool import Spool
 from dpsketch.errors import InvalidInput
@@ -78,7 +78,7 @@ def _read(name: str, value: str) -> Any:
 def run_day(
     asked: Continual,
     flags: SketchFlags,
-    budget: Budget,
+    budget: BudgetOptions,
     target: Target,
     output: Path,
     *,
@@ -142,7 +142,9 @@ def run_day(
     return private, charge
 
 
-def _begin(folder: StreamFolder, asked: Continual, flags: SketchFlags, budget: Budget, target: Target) -> Charge | None:
+def _begin(
+    folder: StreamFolder, asked: Continual, flags: SketchFlags, budget: BudgetOptions, target: Target
+) -> Charge | None:
     """Charge for all days, and write the first state; interrupted between, the same command uses the charge again."""
     from dpsketch.ledger import Payment, binding_of
 
@@ -180,7 +182,7 @@ def _seeded(flags: SketchFlags, seed: int) -> SketchFlags:
     return replace(flags, shape={"seed": seed, **flags.shape}) if hashes else flags
 
 
-def _begun(asked: Continual, flags: SketchFlags, budget: Budget, target: Target) -> Any:
+def _begun(asked: Continual, flags: SketchFlags, budget: BudgetOptions, target: Target) -> Any:
     from dpsketch.cli.recipes import new_sketch, stated_type
     from dpsketch.sketches.continual.sketch import ContinualSketch
 
@@ -192,7 +194,7 @@ def _begun(asked: Continual, flags: SketchFlags, budget: Budget, target: Target)
     return ContinualSketch(sketch, **terms, first_day=asked.day, **account)
 
 
-def _listed(budget: Budget, flags: SketchFlags, sketch: Any) -> dict[str, Any]:
+def _listed(budget: BudgetOptions, flags: SketchFlags, sketch: Any) -> dict[str, Any]:
     """Return the public list of a histogram, and refuse other options of releases."""
     from dpsketch.cli.recipes import stated_type
 
@@ -202,7 +204,7 @@ def _listed(budget: Budget, flags: SketchFlags, sketch: Any) -> dict[str, Any]:
     return given
 
 
-def _refuse_other(sketch: Any, asked: Continual, flags: SketchFlags, budget: Budget) -> None:
+def _refuse_other(sketch: Any, asked: Continual, flags: SketchFlags, budget: BudgetOptions) -> None:
     """Refuse options that contradict the stream that was begun: its price and its shape are fixed."""
     from dpsketch.cli.recipes import stated_type
 
@@ -228,7 +230,7 @@ def _refuse_other(sketch: Any, asked: Continual, flags: SketchFlags, budget: Bud
         )
 
 
-def _differing(sketch: Any, flags: SketchFlags, budget: Budget) -> list[str]:
+def _differing(sketch: Any, flags: SketchFlags, budget: BudgetOptions) -> list[str]:
     """Return which of the stated options shape another sketch than the stream's."""
     from dpsketch.cli.recipes import new_sketch
 
@@ -246,7 +248,7 @@ def _differing(sketch: Any, flags: SketchFlags, budget: Budget) -> list[str]:
     return wrong
 
 
-def _refuse_other_account(sketch: Any, asked: Continual, budget: Budget, target: Target) -> None:
+def _refuse_other_account(sketch: Any, asked: Continual, budget: BudgetOptions, target: Target) -> None:
     """Refuse to go on without the ledger that paid, or with one that did not."""
     charge = sketch.charge
     if charge is not None and target.ledger is None:

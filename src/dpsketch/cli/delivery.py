@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpsketch.cli.options import Budget, Target
+from dpsketch.cli.options import BudgetOptions, Target
 from dpsketch.cli.output import say
 from dpsketch.cli.spool import Ending, Spool, reason_of
 from dpsketch.errors import DpsketchError, FileRefused, ReleaseNotWritten, ReleaseRefused
@@ -43,7 +43,7 @@ def room_of(sketch: Any) -> int:
 
 def deliver(
     sketch: Any,
-    budget: Budget,
+    budget: BudgetOptions,
     target: Target,
     spool: Spool,
     *,
@@ -105,7 +105,9 @@ def deliver(
     return private
 
 
-def _payment(sketch: Any, budget: Budget, target: Target, options: dict[str, Any], origin: Origin) -> Payment | None:
+def _payment(
+    sketch: Any, budget: BudgetOptions, target: Target, options: dict[str, Any], origin: Origin
+) -> Payment | None:
     if target.ledger is None:
         return None
     from dpsketch.ledger import Payment, binding_of

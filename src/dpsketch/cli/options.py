@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dpsketch.privacy import Unit
 
 __all__ = [
-    "Budget", "Engine", "JsonOption", "KeyKind", "LedgerOption", "OutputOption", "OverwriteOption",
+    "BudgetOptions", "Engine", "JsonOption", "KeyKind", "LedgerOption", "OutputOption", "OverwriteOption",
     "PlannedOutput", "RelationName", "SketchFlags", "StdinFormat", "Target", "kind_argument", "open_ledger",
     "read_lines", "refuse_foreign", "unit_from", "whole", "with_groups", "written_to",
 ]  # fmt: skip
@@ -198,7 +198,7 @@ class SketchFlags:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class BudgetOptions:
     """What a release may cost, and who pays."""
 
     epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="Privacy: ε of the release.")] = None

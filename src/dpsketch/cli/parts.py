@@ -16,7 +16,7 @@ import numpy as np
 
 from dpsketch.cli.delivery import deliver, room_of
 from dpsketch.cli.exits import about_data
-from dpsketch.cli.options import Budget, Engine, SketchFlags, Target, read_lines
+from dpsketch.cli.options import BudgetOptions, Engine, SketchFlags, Target, read_lines
 from dpsketch.cli.spool import Spool
 from dpsketch.errors import BudgetExceeded, InvalidInput
 from dpsketch.privacy import Cost
@@ -155,7 +155,7 @@ def _divided(batch: Batch, names: list[str]) -> list[Batch]:
 def release_parts(
     sketch: Any,
     parts: Parts,
-    budget: Budget,
+    budget: BudgetOptions,
     target: Target,
     *,
     overwrite: bool,

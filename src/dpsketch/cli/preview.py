@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpsketch.cli.options import Budget, Engine, RelationName, SketchFlags, Target
+from dpsketch.cli.options import BudgetOptions, Engine, RelationName, SketchFlags, Target
 from dpsketch.cli.output import print_json
 from dpsketch.numbers import typed_number
 from dpsketch.sketches.kinds import KINDS
@@ -21,7 +21,7 @@ DEFAULT_KEYS = 10_000
 __all__ = ["better_kind", "planned", "preview"]
 
 
-def better_kind(flags: SketchFlags, budget: Budget, output: Path) -> str | None:
+def better_kind(flags: SketchFlags, budget: BudgetOptions, output: Path) -> str | None:
     """Return which kind answers the same question better, where one does; by what was asked alone.
 
     Not on a cluster, where keys may be too many to hold, nor without δ, where names on no list cannot be published.
@@ -52,7 +52,7 @@ def better_kind(flags: SketchFlags, budget: Budget, output: Path) -> str | None:
     return said + named
 
 
-def planned(sketch: Any, budget: Budget, options: dict[str, Any]) -> ReleasePreview:
+def planned(sketch: Any, budget: BudgetOptions, options: dict[str, Any]) -> ReleasePreview:
     """Say what a release would be, by the spec; of several moments, the one with the largest error."""
     if hasattr(sketch, "preview"):
         together: list[ReleasePreview] = sketch.preview(**budget.amount)
@@ -61,7 +61,7 @@ def planned(sketch: Any, budget: Budget, options: dict[str, Any]) -> ReleasePrev
     return plan
 
 
-def preview(sketch: Any, budget: Budget, target: Target, as_json: bool, options: dict[str, Any]) -> None:
+def preview(sketch: Any, budget: BudgetOptions, target: Target, as_json: bool, options: dict[str, Any]) -> None:
     """Print what a release would cost and be worth, touching no budget."""
     plan = planned(sketch, budget, options)
     answer: dict[str, Any] = {

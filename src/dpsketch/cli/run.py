@@ -12,7 +12,7 @@ from dpsketch.cli.datasets import source_of, source_of_sketch
 from dpsketch.cli.delivery import deliver, refuse_lasting, room_of, save
 from dpsketch.cli.notice import report, tell
 from dpsketch.cli.options import (
-    Budget,
+    BudgetOptions,
     JsonOption,
     OutputOption,
     OverwriteOption,
@@ -36,10 +36,10 @@ __all__ = ["build", "recover", "release", "run"]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print cost, noise, error and memory; touch nothing.")]
 
 
-@with_groups(flags=SketchFlags, budget=Budget)
+@with_groups(flags=SketchFlags, budget=BudgetOptions)
 def run(
     flags: SketchFlags,
-    budget: Budget,
+    budget: BudgetOptions,
     output: PlannedOutput = None,
     like: Annotated[
         Path | None, typer.Option("--like", help="Take the spec of this .dps, its seed too, so that days subtract.")
@@ -124,7 +124,7 @@ def run(
 
 
 def _parts(
-    sketch: Any, flags: SketchFlags, budget: Budget, column: str | None, listed: Path | None, output: Path
+    sketch: Any, flags: SketchFlags, budget: BudgetOptions, column: str | None, listed: Path | None, output: Path
 ) -> Parts | None:
     from dpsketch.cli.parts import Parts, refuse_unfit
 
@@ -139,7 +139,14 @@ def _parts(
 
 
 def _run_parts(
-    sketch: Any, parts: Parts, flags: SketchFlags, budget: Budget, target: Target, *, overwrite: bool, as_json: bool
+    sketch: Any,
+    parts: Parts,
+    flags: SketchFlags,
+    budget: BudgetOptions,
+    target: Target,
+    *,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     from dpsketch.cli.parts import refuse_unpayable, release_parts, route
     from dpsketch.cli.recipes import stated_type, wanted
@@ -191,9 +198,9 @@ def build(
     say(f"Wrote {output}. It is sensitive: only its owner may read it.")
 
 
-@with_groups(budget=Budget)
+@with_groups(budget=BudgetOptions)
 def release(
-    budget: Budget,
+    budget: BudgetOptions,
     sketch: Annotated[Path, typer.Argument(help="A .sketch file.")],
     output: PlannedOutput = None,
     parties: Annotated[int | None, typer.Option("--parties", help="Release one share of so many; counts only.")] = None,

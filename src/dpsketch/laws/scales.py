@@ -18,10 +18,10 @@ from dpsketch.arrays import Floats
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import probability
 
-__all__ = ["ESTIMATORS", "Estimator", "check_estimator", "estimate_scale", "pivot_interval", "pivot_variance"]
+__all__ = ["ESTIMATORS", "ScaleEstimator", "check_estimator", "estimate_scale", "pivot_interval", "pivot_variance"]
 
-Estimator = Literal["mle", "geometric", "harmonic", "fractional", "median"]
-ESTIMATORS: tuple[Estimator, ...] = ("mle", "geometric", "harmonic", "fractional", "median")
+ScaleEstimator = Literal["mle", "geometric", "harmonic", "fractional", "median"]
+ESTIMATORS: tuple[ScaleEstimator, ...] = ("mle", "geometric", "harmonic", "fractional", "median")
 
 
 def check_estimator(estimator: str, p: float) -> None:
@@ -32,7 +32,7 @@ def check_estimator(estimator: str, p: float) -> None:
         raise InvalidInput(f"the harmonic mean has a finite variance for p below 0.5 only, and p is {p:g}: use 'mle'.")
 
 
-def estimate_scale(sums: Floats, p: float, estimator: Estimator) -> float:
+def estimate_scale(sums: Floats, p: float, estimator: ScaleEstimator) -> float:
     """Estimate the scale of p-stable coordinates, corrected for bias.
 
     Parameters
@@ -64,7 +64,7 @@ def estimate_scale(sums: Floats, p: float, estimator: Estimator) -> float:
             return math.exp(float(np.median(t)) - centre) / (1 + bias)
 
 
-def pivot_variance(p: float, size: int, estimator: Estimator) -> float:
+def pivot_variance(p: float, size: int, estimator: ScaleEstimator) -> float:
     """Return the variance of the logarithm of an estimate, which is also its relative variance, for large sizes.
 
     Examples
@@ -85,7 +85,7 @@ def pivot_variance(p: float, size: int, estimator: Estimator) -> float:
             return 1 / (4 * _at_median(p)[1] ** 2 * size)
 
 
-def pivot_interval(p: float, size: int, estimator: Estimator, confidence: float) -> tuple[float, float]:
+def pivot_interval(p: float, size: int, estimator: ScaleEstimator, confidence: float) -> tuple[float, float]:
     """Return two factors: ζ lies between them times its estimate, with this confidence."""
     confidence = probability("confidence", confidence)
     variance = pivot_variance(p, size, estimator)

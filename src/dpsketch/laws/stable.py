@@ -14,7 +14,7 @@ from dpsketch.core.codec import stored
 from dpsketch.core.laws import Arrays, OneTable
 from dpsketch.core.move import Table
 from dpsketch.errors import InvalidInput
-from dpsketch.laws.scales import Estimator, check_estimator, estimate_scale, pivot_variance
+from dpsketch.laws.scales import ScaleEstimator, check_estimator, estimate_scale, pivot_variance
 from dpsketch.laws.secret import Secret
 from dpsketch.numbers import hold_real
 from dpsketch.privacy import Cost, MomentCost, Neighbours, Unit
@@ -109,7 +109,7 @@ class Floor(OneTable):
     neighbours: Neighbours
     height: float
     ratio: float = 1.0
-    estimator: Estimator = "mle"
+    estimator: ScaleEstimator = "mle"
 
     def __post_init__(self) -> None:
         hold_real(self, "height", "ratio")

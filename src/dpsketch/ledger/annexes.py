@@ -12,7 +12,7 @@ from typing import Any
 
 from dpsketch.errors import LedgerError
 from dpsketch.ledger.connection import Connection
-from dpsketch.ledger.layout import Table, row_digest
+from dpsketch.ledger.layout import LedgerTable, row_digest
 from dpsketch.ledger.values import Problem
 
 __all__ = ["Annex", "altered"]
@@ -39,7 +39,7 @@ class Annex:
         The column that holds the digest of the charge.
     """
 
-    table: Table
+    table: LedgerTable
     told: str
     recorded: str
     doubted: str = "what is noted of charge {id} to dataset {dataset!r}"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from dpsketch.errors import LedgerError
-from dpsketch.ledger.layout import TABLES, Table
+from dpsketch.ledger.layout import TABLES, LedgerTable
 
 if TYPE_CHECKING:
     import psycopg
@@ -55,33 +55,33 @@ class Connection(ABC):
         """Change a dataset alone, with all tables there; commit at the end, or undo everything."""
 
     @abstractmethod
-    def has_table(self, table: Table) -> bool:
+    def has_table(self, table: LedgerTable) -> bool:
         """Say whether the database has a table; a ledger of an earlier version may lack one until it is written to."""
 
-    def insert(self, table: Table, **row: Any) -> None:
+    def insert(self, table: LedgerTable, **row: Any) -> None:
         """Add a row."""
         marks = ", ".join("?" for _ in table.columns)
         values = [row[column] for column in table.columns]
         self.run(f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES ({marks})", *values)
 
-    def update(self, table: Table, change: Mapping[str, Any], **own: Any) -> int:
+    def update(self, table: LedgerTable, change: Mapping[str, Any], **own: Any) -> int:
         """Change the rows that :meth:`select` would return; say how many there were."""
         changes = ", ".join(f"{column} = ?" for column in change)
         condition, values = _condition(own)
         return self.run(f"UPDATE {table.name} SET {changes}{condition}", *change.values(), *values)
 
-    def delete(self, table: Table, **own: Any) -> None:
+    def delete(self, table: LedgerTable, **own: Any) -> None:
         """Delete the rows that :meth:`select` would return."""
         condition, values = _condition(own)
         self.run(f"DELETE FROM {table.name}{condition}", *values)
 
-    def select(self, table: Table, **own: Any) -> list[dict[str, Any]]:
+    def select(self, table: LedgerTable, **own: Any) -> list[dict[str, Any]]:
         """Return the rows whose columns have the values given, or one of those in a list, in the order of the key."""
         condition, values = _condition(own)
         query = f"SELECT {', '.join(table.columns)} FROM {table.name}{condition} ORDER BY {', '.join(table.key)}"
         return [dict(zip(table.columns, row, strict=True)) for row in self.rows(query, *values)]
 
-    def distinct(self, table: Table, column: str) -> list[Any]:
+    def distinct(self, table: LedgerTable, column: str) -> list[Any]:
         """Return the values that a column has, each once."""
         return [value for (value,) in self.rows(f"SELECT DISTINCT {column} FROM {table.name}")]
 
@@ -164,7 +164,7 @@ class SqliteConnection(Connection):
             self._make_tables()
             yield
 
-    def has_table(self, table: Table) -> bool:
+    def has_table(self, table: LedgerTable) -> bool:
         """Say whether the file has a table."""
         return self.rows("SELECT count(*) FROM sqlite_master WHERE name = ?", table.name) != [(0,)]
 
@@ -263,7 +263,7 @@ class PostgresConnection(Connection):
             self._execute(_DURABLE)
             yield
 
-    def has_table(self, table: Table) -> bool:
+    def has_table(self, table: LedgerTable) -> bool:
         """Say whether the database has a table where the session looks for tables."""
         return self.rows("SELECT to_regclass(?)", table.name) != [(None,)]
 

@@ -9,14 +9,14 @@ import hashlib
 import json
 from typing import Any, NamedTuple
 
-__all__ = ["TABLES", "Table", "Tables", "canonical", "row_digest"]
+__all__ = ["TABLES", "LedgerTable", "Tables", "canonical", "row_digest"]
 
 # A tampered column may hold anything, which must give another digest rather than an error.
 _DIGESTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr)
 _NUMBERS = {"format": "INTEGER", "rows": "BIGINT", "id": "BIGINT", "day": "BIGINT"}
 
 
-class Table(NamedTuple):
+class LedgerTable(NamedTuple):
     """A table: its name in the database, the columns of its key, and the others."""
 
     name: str
@@ -38,18 +38,18 @@ class Table(NamedTuple):
 class Tables(NamedTuple):
     """The tables of a ledger."""
 
-    datasets: Table
-    entries: Table
-    deliveries: Table
-    singles: Table
-    members: Table
-    origins: Table
-    sources: Table
-    days: Table
+    datasets: LedgerTable
+    entries: LedgerTable
+    deliveries: LedgerTable
+    singles: LedgerTable
+    members: LedgerTable
+    origins: LedgerTable
+    sources: LedgerTable
+    days: LedgerTable
 
 
-def _table(name: str, key: str, others: str) -> Table:
-    return Table(name, tuple(key.split()), tuple(others.split()))
+def _table(name: str, key: str, others: str) -> LedgerTable:
+    return LedgerTable(name, tuple(key.split()), tuple(others.split()))
 
 
 TABLES = Tables(

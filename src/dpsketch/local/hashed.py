@@ -57,7 +57,7 @@ def optimal_width(odds: float, max_items: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cells:
+class HashedCells:
     """How many reports name each bucket of each hash function, where any does: s · width + bucket, ascending."""
 
     numbers: npt.NDArray[np.int64]
@@ -146,7 +146,7 @@ class HashedProtocol(SupportProtocol):
         cells = self.cells(tally.columns())
         return self.supporters(cells, fingerprints), self.spread(cells)
 
-    def cells(self, columns: Columns) -> Cells:
+    def cells(self, columns: Columns) -> HashedCells:
         """Count how often each bucket of each hash function was reported.
 
         Where all pairs are no more than the reports, or few, they are counted without sorting and a part at a time: a
@@ -158,15 +158,15 @@ class HashedProtocol(SupportProtocol):
             return columns["seed"][part].astype(np.int64) * self.buckets + columns["bucket"][part]
 
         if pairs > max(users, _FEW):
-            return Cells(*np.unique(numbers(slice(None)), return_counts=True))
+            return HashedCells(*np.unique(numbers(slice(None)), return_counts=True))
         sizes = np.zeros(pairs, np.int64)
         step = max(pairs, _FEW)
         for first in range(0, users, step):
             sizes += np.bincount(numbers(slice(first, first + step)), minlength=pairs)
         named = np.flatnonzero(sizes)
-        return Cells(named, sizes[named])
+        return HashedCells(named, sizes[named])
 
-    def supporters(self, cells: Cells, fingerprints: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    def supporters(self, cells: HashedCells, fingerprints: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         """Count the reports that support each key, in time O(cells + min(cells, pool) · keys)."""
         starts = np.searchsorted(cells.numbers, np.arange(self.seeds + 1) * self.buckets)
         buckets = (cells.numbers % self.buckets).astype(np.uint32)
@@ -174,7 +174,7 @@ class HashedProtocol(SupportProtocol):
         kernels.hashed_support(starts, buckets, cells.sizes, self.keys, self.buckets, fingerprints, counts)
         return counts
 
-    def spread(self, cells: Cells) -> float:
+    def spread(self, cells: HashedCells) -> float:
         """Estimate τ, the variance of C/n for an absent key that sharing hash functions adds.
 
         An absent key falls on a random bucket of each hash function. Two reports under one function support it together

@@ -25,7 +25,7 @@ from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.local.intervals import Frequencies, from_support, support_variance
 from dpsketch.local.odds import odds_below, privacy_parameter
 from dpsketch.local.sets import People, read_people, read_single_items
-from dpsketch.local.tallies import KeptReports, Tally
+from dpsketch.local.tallies import KeptReports, ReportTally
 from dpsketch.local.wire import Columns, Field, Form
 from dpsketch.noise import noise_is_for_tests, random_words
 from dpsketch.numbers import hold_whole
@@ -128,7 +128,7 @@ class LocalProtocol(ABC):
         )
         return within
 
-    def tally(self) -> Tally:
+    def tally(self) -> ReportTally:
         """Start what a collector keeps of the reports; the reports themselves where no counters suffice."""
         return KeptReports(self.fields, self.plausible)
 

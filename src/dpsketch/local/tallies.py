@@ -12,13 +12,13 @@ from dpsketch.errors import FileRefused
 from dpsketch.local.growing import Growing
 from dpsketch.local.wire import Columns, Field
 
-__all__ = ["CountTables", "KeptReports", "Tables", "Tally"]
+__all__ = ["CountTables", "KeptReports", "ReportTally", "Tables"]
 
 Tables = dict[str, npt.NDArray[np.int64]]
 """Counters by name."""
 
 
-class Tally(Protocol):
+class ReportTally(Protocol):
     """What every tally can do."""
 
     @property

@@ -21,7 +21,7 @@ import pyarrow as pa
 from dpsketch._arrow_stream import read_flat
 from dpsketch.errors import FileRefused, InvalidInput
 
-__all__ = ["WIRE_VERSION", "Columns", "Fault", "Field", "Form", "Parsed"]
+__all__ = ["WIRE_VERSION", "Columns", "Fault", "Field", "Form", "ParsedMessages"]
 
 WIRE_VERSION = 1
 ID_BYTES = 16
@@ -70,7 +70,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parsed:
+class ParsedMessages:
     """Messages taken apart: those that have the form, and how many do not."""
 
     columns: Columns
@@ -126,12 +126,12 @@ class Form:
             for i, identifier in enumerate(identifiers)
         ]
 
-    def parse(self, messages: list[Any]) -> Parsed:
+    def parse(self, messages: list[Any]) -> ParsedMessages:
         """Take messages apart, each bytes or a JSON object (as text, or decoded); nothing of them is quoted."""
         found = [self.record(message) for message in messages]
         records = [each for each in found if isinstance(each, bytes)]
         other = found.count("other_spec")
-        return Parsed(self.from_bytes(b"".join(records)), other, len(found) - len(records) - other)
+        return ParsedMessages(self.from_bytes(b"".join(records)), other, len(found) - len(records) - other)
 
     def record(self, message: Any) -> bytes | Fault:
         """Return one message as the bytes of a report, or say why it is none of this spec."""
@@ -142,7 +142,7 @@ class Form:
             return "other_spec"
         return bytes(record) if len(record) == self.size else "malformed"
 
-    def split(self, data: bytes) -> Parsed:
+    def split(self, data: bytes) -> ParsedMessages:
         """Take apart compact reports that lie one after the other; a part of one at the end is malformed."""
         whole = len(data) // self.size
         rows = np.frombuffer(data, np.uint8, whole * self.size).reshape(whole, self.size)
@@ -150,9 +150,9 @@ class Form:
         version = rows[:, 0] == WIRE_VERSION
         other = int(np.count_nonzero(version & ~ours))
         malformed = int(np.count_nonzero(~version)) + (len(data) % self.size > 0)
-        return Parsed(self.from_bytes(rows[ours].tobytes()), other, malformed)
+        return ParsedMessages(self.from_bytes(rows[ours].tobytes()), other, malformed)
 
-    def from_stream(self, data: bytes) -> Parsed:
+    def from_stream(self, data: bytes) -> ParsedMessages:
         """Take apart an Arrow IPC stream of reports from someone one does not trust.
 
         What pyarrow trusts is checked here instead, byte by byte (see :mod:`dpsketch._arrow_stream`). A stream that is
@@ -161,20 +161,20 @@ class Form:
         try:
             stream = read_flat(data)
         except FileRefused:
-            return Parsed(self.from_bytes(b""), 0, 1)
+            return ParsedMessages(self.from_bytes(b""), 0, 1)
         rows = max(1, stream.rows)
         if stream.metadata.get(b"dpsketch.local.spec") != self.fingerprint.encode():
-            return Parsed(self.from_bytes(b""), rows, 0)
+            return ParsedMessages(self.from_bytes(b""), rows, 0)
         names = ["id", *(field.name for field in self.fields)]
         sizes = {"id": ("bytes", ID_BYTES)}
         sizes |= {field.name: ("bytes" if field.raw else "uint", field.size) for field in self.fields}
         if b"dpsketch.local.noise" in stream.metadata or stream.types != sizes:
-            return Parsed(self.from_bytes(b""), 0, rows)
+            return ParsedMessages(self.from_bytes(b""), 0, rows)
         columns = {name: np.frombuffer(stream.columns[name], np.uint8).reshape(-1, sizes[name][1]) for name in names}
         parsed: Columns = {"id": columns["id"].view("<u8")}
         for field in self.fields:
             parsed[field.name] = columns[field.name] if field.raw else columns[field.name].view(field.dtype).ravel()
-        return Parsed(parsed, 0, 0)
+        return ParsedMessages(parsed, 0, 0)
 
     def from_bytes(self, data: bytes) -> Columns:
         """Take apart whole reports that are known to be of this spec."""

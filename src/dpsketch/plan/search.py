@@ -11,7 +11,7 @@ from typing import TypeVar
 from dpsketch.errors import InvalidInput
 from dpsketch.plan.values import out_of_reach
 
-__all__ = ["WIDTHS", "Table", "screen", "settle"]
+__all__ = ["WIDTHS", "TableShape", "screen", "settle"]
 
 WIDTHS = tuple(1 << bits for bits in range(6, 23))
 # Without a wanted error: the smallest table within so much of the least error.
@@ -23,7 +23,7 @@ Predicted = TypeVar("Predicted")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Table:
+class TableShape:
     """A shape; smaller ones come first."""
 
     cells: int = field(init=False)
@@ -35,21 +35,21 @@ class Table:
 
 
 def screen(
-    error: Callable[[Table], float], rows: tuple[int, ...], most_cells: int, target: float | None
-) -> tuple[list[Table], float]:
+    error: Callable[[TableShape], float], rows: tuple[int, ...], most_cells: int, target: float | None
+) -> tuple[list[TableShape], float]:
     """Return, for each number of rows, the smallest table that reaches the target by a formula; and the target.
 
     Without a target it is 5% above the least error of all tables. The error falls with the width.
     """
-    known: dict[Table, float] = {}
+    known: dict[TableShape, float] = {}
 
-    def of(table: Table) -> float:
+    def of(table: TableShape) -> float:
         if table not in known:
             known[table] = error(table)
         return known[table]
 
     allowed = {k: [width for width in WIDTHS if k * width <= most_cells] for k in rows}
-    widest = [Table(k, widths[-1]) for k, widths in allowed.items() if widths]
+    widest = [TableShape(k, widths[-1]) for k, widths in allowed.items() if widths]
     if not widest:
         raise InvalidInput("not even the smallest table fits into this memory: allow more.")
     least = min(of(table) for table in widest)
@@ -64,20 +64,20 @@ def screen(
         low, high = 0, len(widths) - 1
         while low < high:
             middle = (low + high) // 2
-            if of(Table(table.rows, widths[middle])) <= wanted:
+            if of(TableShape(table.rows, widths[middle])) <= wanted:
                 high = middle
             else:
                 low = middle + 1
-        found.append(Table(table.rows, widths[high]))
+        found.append(TableShape(table.rows, widths[high]))
     return sorted(found), wanted
 
 
 def settle(
-    tables: list[Table],
-    rehearse: Callable[[Table], tuple[float, Predicted]],
+    tables: list[TableShape],
+    rehearse: Callable[[TableShape], tuple[float, Predicted]],
     most_cells: int,
     target: float | None,
-) -> tuple[Table, Predicted]:
+) -> tuple[TableShape, Predicted]:
     """Return the smallest table whose rehearsal reaches the target, trying wider ones where one falls short.
 
     Without a target the smallest table of the formula's is taken.
@@ -93,7 +93,7 @@ def settle(
         if target is None or error <= target:
             return table, predicted
         least = min(least, error)
-        wider = Table(table.rows, 2 * table.width)
+        wider = TableShape(table.rows, 2 * table.width)
         if wider.cells <= most_cells and wider.width <= WIDTHS[-1]:
             heapq.heappush(left, wider)
     raise out_of_reach(target or 0.0, least, f"with tables of at most {most_cells:,} counters")

@@ -14,15 +14,14 @@ from dpsketch.arrays import Floats
 from dpsketch.errors import InvalidInput
 from dpsketch.plan.duration import seconds_for
 from dpsketch.plan.quantiles import naming_pays, plan_quantiles, tree_spec
-from dpsketch.plan.search import WIDTHS, Table, screen, settle
+from dpsketch.plan.search import WIDTHS, TableShape, screen, settle
 from dpsketch.plan.values import Amount, Guess, Proposal, Shape
 from dpsketch.privacy import Budget
 from dpsketch.sketches.countsketch import CountSketch
-from dpsketch.sketches.countsketch.prediction import Prediction
+from dpsketch.sketches.countsketch.prediction import CountPrediction
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.heavy import HeavyHitters
-from dpsketch.sketches.heavy.predict import CellLaw
-from dpsketch.sketches.heavy.predict import Prediction as SearchPrediction
+from dpsketch.sketches.heavy.predict import CellLaw, SearchPrediction
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec
 from dpsketch.sketches.quantiles.spec import QuantileSpec
 from dpsketch.sketches.ranges import RangeSketch
@@ -44,7 +43,7 @@ def plan_counts(amount: Amount, guess: Guess, *, target_error: float | None, mem
     tables, wanted = screen(_count_error(amount, counts), _ROWS, most_cells, target_error)
     rehearsed = _thinned(counts)
 
-    def rehearse(table: Table) -> tuple[float, Prediction]:
+    def rehearse(table: TableShape) -> tuple[float, CountPrediction]:
         predicted = CountSketchSpec(table.rows, table.width, amount.unit).predict(**amount.budget, counts=rehearsed)
         return predicted.error, predicted
 
@@ -66,10 +65,10 @@ def plan_counts(amount: Amount, guess: Guess, *, target_error: float | None, mem
     )
 
 
-def _count_error(amount: Amount, counts: Floats) -> Callable[[Table], float]:
+def _count_error(amount: Amount, counts: Floats) -> Callable[[TableShape], float]:
     """Return the formula for the error of a key's estimate, by the law of one cell of a table."""
 
-    def error(table: Table) -> float:
+    def error(table: TableShape) -> float:
         spec = CountSketchSpec(table.rows, table.width, amount.unit)
         noise = spec.laws(Budget(**amount.budget))[0].noise
         law = CellLaw.of(noise, spec.grid, counts, table.width)
@@ -96,7 +95,7 @@ def _thinned(counts: Floats) -> Floats:
     return np.concatenate([counts[:kept], [math.sqrt(float(block @ block)) for block in blocks]])
 
 
-def _about_pure(amount: Amount, counts: Floats, table: Table, most_cells: int, wanted: float) -> tuple[str, ...]:
+def _about_pure(amount: Amount, counts: Floats, table: TableShape, most_cells: int, wanted: float) -> tuple[str, ...]:
     """Say where pure ε would do better: Laplace noise grows with the rows, Gaussian noise with their root."""
     if not amount.delta or amount.epsilon is None:
         return ()
@@ -132,13 +131,13 @@ def plan_heavy(
     if key_bits is None and key_bytes is None:
         key_bits = 64
 
-    def spec_of(table: Table) -> HeavyHittersSpec:
+    def spec_of(table: TableShape) -> HeavyHittersSpec:
         return HeavyHittersSpec(table.rows, table.width, amount.unit, key_bits, key_bytes)
 
-    def predict(table: Table, asked: float) -> SearchPrediction:
+    def predict(table: TableShape, asked: float) -> SearchPrediction:
         return spec_of(table).predict(threshold=asked, counts=counts, **amount.budget)
 
-    smallest = spec_of(Table(_ROWS[2], WIDTHS[0]))
+    smallest = spec_of(TableShape(_ROWS[2], WIDTHS[0]))
     dense = smallest.memory - 8 * smallest.sketched * smallest.rows * smallest.width
     most_cells = (memory - dense) // (8 * smallest.sketched)
     tables, _ = screen(lambda table: predict(table, threshold or 1.0).error, _ROWS[2:], most_cells, target_error)
@@ -196,13 +195,13 @@ def _plan_tree(
 ) -> Proposal:
     """Propose rows and width of the levels of a RangeSketch; up to 16 bits it has no tables and nothing is chosen."""
 
-    def spec_of(table: Table) -> RangeSketchSpec:
+    def spec_of(table: TableShape) -> RangeSketchSpec:
         return RangeSketchSpec(bits=bits, unit=amount.unit, start=start, rows=table.rows, width=table.width)
 
-    def error(table: Table) -> float:
+    def error(table: TableShape) -> float:
         return spec_of(table).predict_rank_error(records=guess.records, span=float(guess.keys), **amount.budget).typical
 
-    smallest = spec_of(Table(_ROWS[2], WIDTHS[0]))
+    smallest = spec_of(TableShape(_ROWS[2], WIDTHS[0]))
     cells = smallest.sketched * smallest.rows * smallest.width
     rows, most_cells = _ROWS[2:3], smallest.rows * smallest.width
     if smallest.sketched:

@@ -14,12 +14,12 @@ from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import Unit
 from dpsketch.sketches.guess import guessed_counts
 
-__all__ = ["Amount", "Budget", "Guess", "Proposal", "Shape", "out_of_reach"]
+__all__ = ["Amount", "BudgetArguments", "Guess", "Proposal", "Shape", "out_of_reach"]
 
 Shape = dict[str, int | float | str]
 
 
-class Budget(TypedDict):
+class BudgetArguments(TypedDict):
     """A budget as ``release`` takes it."""
 
     epsilon: float | None
@@ -83,7 +83,7 @@ class Amount:
         privacy.Budget(self.epsilon, self.delta, self.rho)
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> BudgetArguments:
         """The budget itself, as ``release`` takes it."""
         return {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho}
 
@@ -118,7 +118,7 @@ class Proposal:
 
     kind: str
     shape: Shape
-    budget: Budget
+    budget: BudgetArguments
     error: float
     error_of: str
     memory: int

@@ -5,17 +5,17 @@ This package finds them, runs the script, checks every number and writes the rep
 """
 
 from dpsketch.reproduce.document import write_index, write_report
-from dpsketch.reproduce.expected import Expected, Limits, Outcome
+from dpsketch.reproduce.expected import Expected, Reproduced, Tolerance
 from dpsketch.reproduce.papers import PAPERS, Reproduction, find_papers, reproduce
 from dpsketch.reproduce.run import Run
 
 __all__ = [
     "PAPERS",
     "Expected",
-    "Limits",
-    "Outcome",
+    "Reproduced",
     "Reproduction",
     "Run",
+    "Tolerance",
     "find_papers",
     "reproduce",
     "write_index",

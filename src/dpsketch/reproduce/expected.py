@@ -10,7 +10,7 @@ from typing import Any
 
 from dpsketch.errors import InvalidInput
 
-__all__ = ["Expected", "Limits", "Number", "Outcome", "shown"]
+__all__ = ["Expected", "Number", "Reproduced", "Tolerance", "shown"]
 
 
 def shown(value: float) -> str:
@@ -25,7 +25,7 @@ def shown(value: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Tolerance:
     """The closed interval in which a number must lie."""
 
     low: float
@@ -59,14 +59,14 @@ class Number:
 
     what: str
     paper: float | None
-    reproduced: Limits | None
-    ours: Limits | None
+    reproduced: Tolerance | None
+    ours: Tolerance | None
     needs: tuple[str, ...] = ()
     full_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Reproduced:
     """One number, measured: the paper's method reproduced, and the library's default at the same budget."""
 
     name: str
@@ -130,5 +130,5 @@ def _number(entry: dict[str, Any], *, quick: bool) -> Number:
     )
 
 
-def _limits(pair: list[float] | None) -> Limits | None:
-    return None if pair is None else Limits(float(pair[0]), float(pair[1]))
+def _limits(pair: list[float] | None) -> Tolerance | None:
+    return None if pair is None else Tolerance(float(pair[0]), float(pair[1]))

@@ -12,7 +12,7 @@ from types import ModuleType
 
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import seeded_noise_for_tests_only
-from dpsketch.reproduce.expected import Expected, Outcome
+from dpsketch.reproduce.expected import Expected, Reproduced
 from dpsketch.reproduce.run import Run
 
 __all__ = ["PAPERS", "Reproduction", "find_papers", "reproduce"]
@@ -49,8 +49,8 @@ class Reproduction:
     headline: str
     introduction: str
     body: str
-    outcomes: dict[str, Outcome]
-    headline_outcome: Outcome | None
+    outcomes: dict[str, Reproduced]
+    headline_outcome: Reproduced | None
     failures: list[str]
     left_out: list[str]
     quick: bool

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsketch import plots
 from dpsketch.errors import InvalidInput
-from dpsketch.reproduce.expected import Expected, Outcome, shown
+from dpsketch.reproduce.expected import Expected, Reproduced, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,7 +34,7 @@ class Run:
         self, expected: Expected, folder: Path, *, quick: bool, progress: Callable[[str], None] = lambda text: None
     ) -> None:
         self.quick = quick
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[str, Reproduced] = {}
         self.left_out: list[str] = []
         self._expected = expected
         self._folder = folder
@@ -65,7 +65,7 @@ class Run:
         if name not in self._expected.numbers or name in self.outcomes:
             raise InvalidInput(f"{name!r} is not a number of expected.json, or was recorded before.")
         values = (None if value is None else float(value) for value in (reproduced, ours))
-        self.outcomes[name] = Outcome(name, self._expected.numbers[name], *values)
+        self.outcomes[name] = Reproduced(name, self._expected.numbers[name], *values)
 
     def data(self, *paths: str) -> Path | None:
         """Return the first of some files that the data folder ($DPSKETCH_DATA) holds; where it has none, report it."""

@@ -19,7 +19,7 @@ from dpsketch.local.catalogue import nonprivate_protocol_from_json
 from dpsketch.local.wire import Columns, Form
 from dpsketch.server.refusals import Refused
 from dpsketch.server.storage import Storage
-from dpsketch.server.tables import COUNTERS, Chunk, CollectionRow, Plan, Ticketing
+from dpsketch.server.tables import COUNTERS, Chunk, CollectionPlan, CollectionRow, Ticketing
 
 __all__ = ["Aggregate", "Aggregates"]
 
@@ -170,7 +170,7 @@ class Aggregates:
         name: str,
         spec: dict[str, Any],
         candidates: list[str | int] | None,
-        plan: Plan | None = None,
+        plan: CollectionPlan | None = None,
         tickets: Ticketing | None = None,
     ) -> Aggregate:
         """Start a collection."""
@@ -184,7 +184,7 @@ class Aggregates:
             candidates,
             False,
             dict.fromkeys(COUNTERS, 0),
-            plan or Plan(),
+            plan or CollectionPlan(),
             tickets,
         )
         created = Aggregate(row)

@@ -51,7 +51,7 @@ def question(*parts: object) -> bytes:
     return digest.digest()
 
 
-class _Kept(NamedTuple):
+class _KeptAnswer(NamedTuple):
     """An answer, what it is of, and when it was asked for."""
 
     version: int
@@ -69,7 +69,7 @@ class Answers:
         self._public = asyncio.Semaphore(_PUBLIC_THREADS)
         self._turns: dict[str, asyncio.Lock] = {}
         self._rate = Rate(compute_rate, what="seconds of computing", seconds=_SECONDS, least=_SECONDS / 4)
-        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._kept: OrderedDict[bytes, _KeptAnswer] = OrderedDict()
         self._size = 0
         self._pending: dict[tuple[bytes, int], asyncio.Task[Response]] = {}
         self._places: Counter[str] = Counter()  # questions of each caller that wait or are being computed
@@ -216,7 +216,7 @@ class Answers:
         self._drop(name)
         if len(found.body) > LARGE:
             return
-        self._kept[name] = _Kept(version, since, found)
+        self._kept[name] = _KeptAnswer(version, since, found)
         self._size += _size(found)
         if isinstance(found, Spooled):  # the disk is not to hold for long what nobody asks for, or was deleted
             asyncio.get_running_loop().call_later(SPOOLED_SECONDS, self._drop_this, name, weakref.ref(found))

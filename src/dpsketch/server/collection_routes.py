@@ -46,7 +46,7 @@ from dpsketch.server.service import Asked, Changing, Fetching, Reading, Visitor,
 from dpsketch.server.spooled import LARGE as LARGE_ANSWER
 from dpsketch.server.spooled import file_response
 from dpsketch.server.streams import stream_response
-from dpsketch.server.tables import Plan, Ticketing
+from dpsketch.server.tables import CollectionPlan, Ticketing
 from dpsketch.server.tickets import spent_ticket
 
 __all__ = ["router"]
@@ -186,7 +186,7 @@ async def create(asked: NewCollection, visitor: Changing) -> Response:
     """Start a collection from the spec of a local protocol. Where it asks for tickets, their key is shown this once."""
     service = visitor.service
     candidates: list[str | int] | None = None if asked.candidates is None else list(asked.candidates)
-    plan = Plan(
+    plan = CollectionPlan(
         asked.max_reports,
         None if asked.closes_at is None else asked.closes_at.timestamp(),
         None if asked.deletes_at is None else asked.deletes_at.timestamp(),

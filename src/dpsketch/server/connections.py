@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from dpsketch.server.clients import network_of
 from dpsketch.server.refusals import error_response
 
-__all__ = ["Limited", "LimitedConfig", "Places"]
+__all__ = ["ConnectionPlaces", "Limited", "LimitedConfig"]
 
 _MOST = 64 << 10  # bytes of address and headers
 _PROBES = (b"/health", b"/ready")
@@ -22,7 +22,7 @@ _GRACE = 2.0  # seconds beyond a body's time, in which the application says that
 _LEAST_SHARE = 16  # connections of one address that count, at least: a browser opens six
 
 
-class Places:
+class ConnectionPlaces:
     """The connections of each address that have a place, and those that wait for one.
 
     A connection keeps its place until it ends, whatever else its address opens.
@@ -82,7 +82,7 @@ class LimitedConfig(uvicorn.Config):
         super().__init__(app, **{**kwargs, "http": Limited})
         self.seconds = seconds
         self.most = most
-        self.places = Places(math.inf if behind_proxy else max(_LEAST_SHARE, most // 4))
+        self.places = ConnectionPlaces(math.inf if behind_proxy else max(_LEAST_SHARE, most // 4))
 
 
 async def _overloaded(scope: Scope, receive: Receive, send: Send) -> None:

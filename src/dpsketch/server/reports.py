@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from dpsketch.local.wire import Form, Parsed
+from dpsketch.local.wire import Form, ParsedMessages
 from dpsketch.server.refusals import Refused
 
 __all__ = ["LARGE", "REPORTS_BODY", "Sorted", "sort_body"]
@@ -116,7 +116,7 @@ def _from_arrow(form: Form, body: bytes, most: int) -> Sorted:
     return _compact(form, parsed)
 
 
-def _compact(form: Form, parsed: Parsed) -> Sorted:
+def _compact(form: Form, parsed: ParsedMessages) -> Sorted:
     return Sorted(form.to_bytes(parsed.columns), parsed.malformed, parsed.other_spec)
 
 

@@ -8,7 +8,17 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, LargeBinary, MetaData, Table, Text
 
-__all__ = ["COUNTERS", "TABLES", "Chunk", "CollectionRow", "Mark", "Plan", "ReleaseRow", "Ticketing", "metadata"]
+__all__ = [
+    "COUNTERS",
+    "TABLES",
+    "Chunk",
+    "CollectionPlan",
+    "CollectionRow",
+    "Mark",
+    "ReleaseRow",
+    "Ticketing",
+    "metadata",
+]
 
 COUNTERS = ("repeated", "malformed", "other_spec", "oversized")
 """What is counted of the reports that were refused."""
@@ -96,7 +106,7 @@ class ReleaseRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CollectionPlan:
     """How long a collection lives, in seconds since 1970, and how much it holds; None is without limit.
 
     ``closes``: from then on it takes no reports. ``deletes``: then it is deleted, with all its reports.
@@ -134,7 +144,7 @@ class CollectionRow:
     candidates: list[str | int] | None
     closed: bool
     refused: dict[str, int]
-    plan: Plan = Plan()
+    plan: CollectionPlan = CollectionPlan()
     tickets: Ticketing | None = None
 
     def values(self) -> dict[str, Any]:
@@ -157,7 +167,7 @@ class CollectionRow:
     def read(cls, row: Any) -> CollectionRow:
         """Rebuild it from a row."""
         refused = {name: int(getattr(row, name)) for name in COUNTERS}
-        plan = Plan(row.max_reports, row.closes, row.deletes)
+        plan = CollectionPlan(row.max_reports, row.closes, row.deletes)
         tickets = None if row.ticket_key is None else Ticketing(row.ticket_key, row.ticket_period)
         spec, candidates = json.loads(row.spec), json.loads(row.candidates)
         return cls(row.id, row.name, spec, candidates, bool(row.closed), refused, plan, tickets)

@@ -19,14 +19,14 @@ import pyarrow as pa
 from dpsketch.compound import compound_column, join_parts
 from dpsketch.errors import InvalidInput, SourceError
 
-__all__ = ["Columns", "read_columns"]
+__all__ = ["RecordColumns", "read_columns"]
 
 # The argument that names a column of a frame, and the argument that takes the column itself.
 _COLUMNS = {"key": "records", "points": "records", "user": "users", "weight": "weights", "count": "counts"}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Columns:
+class RecordColumns:
     """One batch of records as columns. Sensitive.
 
     Attributes
@@ -55,7 +55,7 @@ def read_columns(
     takes: Sequence[str],
     role: str = "key",
     key_columns: tuple[str, ...] = (),
-) -> Iterator[Columns]:
+) -> Iterator[RecordColumns]:
     """Yield the batches that the arguments of ``update`` describe.
 
     Parameters
@@ -89,10 +89,10 @@ def read_columns(
         records = compound_column(records, key_columns)
     elif role == "key" and _is_frame(records):
         raise InvalidInput("this is a frame: say which column holds the keys, as in update(frame, key='url').")
-    yield _weighed(Columns(records, **given))
+    yield _weighed(RecordColumns(records, **given))
 
 
-def _weighed(columns: Columns) -> Columns:
+def _weighed(columns: RecordColumns) -> RecordColumns:
     """Return columns without the records whose weight is missing."""
     missing = _missing(columns.weights)
     if missing is None:
@@ -174,7 +174,7 @@ def _argument(role: str) -> str:
     return {"key": "keys", "points": "points"}.get(role, _COLUMNS[role])
 
 
-def _read(frame: Any, named: Mapping[str, Any]) -> Columns:
+def _read(frame: Any, named: Mapping[str, Any]) -> RecordColumns:
     """Return the named columns of a frame; without ``points=``, all of its columns are coordinates."""
     wanted = [each for name in named.values() for each in ([name] if isinstance(name, str) else name)]
     whole = "key" not in named and "points" not in named
@@ -183,7 +183,7 @@ def _read(frame: Any, named: Mapping[str, Any]) -> Columns:
     columns |= {role: _plain(columns[role], frame) for role in ("weights", "counts") if role in columns}
     if "key" in named and not isinstance(named["key"], str):
         columns["records"] = join_parts([_chosen(table, name) for name in named["key"]])
-    return Columns(**({"records": table} | columns))
+    return RecordColumns(**({"records": table} | columns))
 
 
 def _chosen(table: Any, name: str | Sequence[str]) -> Any:

@@ -24,7 +24,7 @@ from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint
 from dpsketch.privacy import Budget
 from dpsketch.sketches.documents import integer_array
-from dpsketch.sketches.frames import Columns, read_columns
+from dpsketch.sketches.frames import RecordColumns, read_columns
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.specs import DEFAULT_SEED, Spec, fingerprint_of, refuse_choice, refuse_mismatch, with_key_columns
 from dpsketch.sketches.weights import checked_total, weighed
@@ -267,7 +267,7 @@ class Sketch(Partial, Generic[SpecT, ReleaseT]):
         if compound and self.key_columns != compound:
             self._spec = with_key_columns(self._spec, compound)
 
-    def _count(self, columns: Columns, disjoint_users: bool) -> None:
+    def _count(self, columns: RecordColumns, disjoint_users: bool) -> None:
         """Count one batch. Everything that can be refused is checked before the first change.
 
         Privacy

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, unquote_plus, urlencode
 from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.sources.failures import guarded, unreadable
 from dpsketch.sources.folders import Constants, files_below, hive_columns, is_hidden
-from dpsketch.sources.stores import OBJECT_STORES, Store
+from dpsketch.sources.stores import OBJECT_STORES, ObjectStore
 
 Format = Literal["csv", "tsv", "jsonl", "parquet", "arrow"]
 Compression = Literal["gzip", "bz2", "zstd"]
@@ -93,7 +93,7 @@ class File:
     size: int
     row_groups: tuple[int, int] | None = None
     constants: tuple[tuple[str, str | None], ...] = ()
-    store: Store | None = None
+    store: ObjectStore | None = None
     member: str | None = None
 
     def __str__(self) -> str:
@@ -158,7 +158,7 @@ def _locate(source: str, stdin_format: Format) -> Iterator[Location]:
         return
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", source)
     if scheme is not None and scheme.group(1).lower() in OBJECT_STORES:
-        store, base, found = Store.listed(source)
+        store, base, found = ObjectStore.listed(source)
         for path in found:
             yield from _files(path, store, hive_columns(path, base))
         return
@@ -205,7 +205,7 @@ def _refuse_twice(found: Sequence[Location]) -> None:
         seen.add(identity)
 
 
-def _files(path: Path, store: Store | None, constants: Constants = ()) -> Iterator[File]:
+def _files(path: Path, store: ObjectStore | None, constants: Constants = ()) -> Iterator[File]:
     """Return the file at a path, or those in it if it is a zip archive."""
     if path.suffix.lower() != ".zip":
         yield replace(_file(path, store), constants=constants)
@@ -227,7 +227,7 @@ def _files(path: Path, store: Store | None, constants: Constants = ()) -> Iterat
         yield File(path, kind, None, member.file_size, constants=constants, store=store, member=member.filename)
 
 
-def _file(path: Path, store: Store | None) -> File:
+def _file(path: Path, store: ObjectStore | None) -> File:
     place = repr(str(path) if store is None else store.address(path))
 
     def first_bytes() -> tuple[int, bytes]:

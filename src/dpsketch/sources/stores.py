@@ -12,13 +12,13 @@ from dpsketch.errors import SourceError
 from dpsketch.sources.failures import guarded
 from dpsketch.sources.folders import is_hidden
 
-__all__ = ["OBJECT_STORES", "Store"]
+__all__ = ["OBJECT_STORES", "ObjectStore"]
 
 OBJECT_STORES = ("s3", "gs", "gcs")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Store:
+class ObjectStore:
     """An object store. Its options may hold credentials, so that they are never printed."""
 
     scheme: str
@@ -26,7 +26,7 @@ class Store:
     filesystem: Any = field(repr=False)
 
     @classmethod
-    def listed(cls, source: str) -> tuple[Store, Path, list[Path]]:
+    def listed(cls, source: str) -> tuple[ObjectStore, Path, list[Path]]:
         """Return the store of an address, where its folders begin, and its files: one, those below, or a glob's."""
         scheme, _, rest = source.partition("://")
         address, _, options = rest.partition("?")

@@ -18,7 +18,7 @@ from dpsketch.sketches.partials import Partial
 from dpsketch.sources import Columns, open_files, split_files
 from dpsketch.spark.columns import select, user_columns
 from dpsketch.spark.merge import merged
-from dpsketch.spark.parts import PART_SCHEMA, Part, unpack
+from dpsketch.spark.parts import PART_SCHEMA, TaskPart, unpack
 from dpsketch.spark.tasks import (
     compacting,
     counting,
@@ -283,7 +283,7 @@ def _started(into: Any) -> Any:
     )
 
 
-def _add(sketch: Any, part: Part | None, disjoint_users: bool) -> None:
+def _add(sketch: Any, part: TaskPart | None, disjoint_users: bool) -> None:
     """Add what all tasks counted together to the sketch on the driver."""
     if part is not None:
         sketch.merge(unpack(part.data), **({"disjoint_users": True} if disjoint_users else {}))

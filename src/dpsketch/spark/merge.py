@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.sql import functions
 
 from dpsketch.errors import DpsketchError, SourceError
-from dpsketch.spark.parts import PART_SCHEMA, Part, failure_of, merge_parts, merging
+from dpsketch.spark.parts import PART_SCHEMA, TaskPart, failure_of, merge_parts, merging
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -40,7 +40,7 @@ def merged(
     width: int | None = None,
     count: int | None = None,
     in_order: bool = False,
-) -> Part | None:
+) -> TaskPart | None:
     """Run the tasks that make parts, and merge what they return; None if no task had a record.
 
     Up to 16 parts of at most 256 MB together are merged in one task, until one is left; up to 16 of at most 1 MB each,
@@ -63,7 +63,7 @@ def merged(
     return _merge_kept(parts, width, disjoint_users)
 
 
-def _merge_kept(parts: DataFrame, width: int | None, disjoint_users: bool) -> Part | None:
+def _merge_kept(parts: DataFrame, width: int | None, disjoint_users: bool) -> TaskPart | None:
     # At most 16 small parts travel, however many there are.
     few = (functions.col("number") < _MOST_PARTS) & (functions.length("part") <= _SMALL_PART)
     small = [functions.when(few, functions.col(name)).alias(name) for name in ("part", "tally")]
@@ -81,18 +81,18 @@ def _merge_kept(parts: DataFrame, width: int | None, disjoint_users: bool) -> Pa
         run(lambda: parts.unpersist())
 
 
-def _merged_here(rows: list[Row], disjoint_users: bool) -> Part | None:
+def _merged_here(rows: list[Row], disjoint_users: bool) -> TaskPart | None:
     """Merge parts on the driver; an error that is not ours has its text withheld, as on the executors."""
     return run(lambda: merge_parts(map(_part, rows), disjoint_users=disjoint_users))
 
 
-def _only(rows: list[Row]) -> Part | None:
+def _only(rows: list[Row]) -> TaskPart | None:
     _refuse_failures(rows)
     return _part(rows[0]) if rows else None
 
 
-def _part(row: Row) -> Part:
-    return Part(bytes(row["part"]), json.loads(row["tally"]))
+def _part(row: Row) -> TaskPart:
+    return TaskPart(bytes(row["part"]), json.loads(row["tally"]))
 
 
 def _refuse_failures(rows: list[Row]) -> None:

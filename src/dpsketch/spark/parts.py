@@ -18,8 +18,8 @@ from dpsketch.local import Collector
 
 __all__ = [
     "PART_SCHEMA",
-    "Part",
     "Task",
+    "TaskPart",
     "described",
     "failure_of",
     "merge_parts",
@@ -40,7 +40,7 @@ Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Part:
+class TaskPart:
     """What one task made of its records. Sensitive, but for collectors of local reports.
 
     Attributes
@@ -72,7 +72,7 @@ def unpack(data: bytes) -> Any:
     return load_sensitive(data) if document.sensitive else Collector.from_document(document)
 
 
-def reported(work: Callable[[], Part | None]) -> Iterator[pa.RecordBatch]:
+def reported(work: Callable[[], TaskPart | None]) -> Iterator[pa.RecordBatch]:
     """Run a task's work, and yield its part as a row; nothing if it had no records.
 
     A refusal of ours becomes a row too: it would be the same at every attempt, so that Spark need not try again. Any
@@ -104,7 +104,7 @@ def described(refusal: DpsketchError) -> str:
     return f"{type(refusal).__name__}: {refusal}"
 
 
-def _row(part: Part | None, failure: str | None) -> pa.RecordBatch:
+def _row(part: TaskPart | None, failure: str | None) -> pa.RecordBatch:
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -134,15 +134,15 @@ def merging(*, disjoint_users: bool) -> Task:
     return task
 
 
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[TaskPart]:
     for batch in batches:
         for part, tally, failure in zip(*(batch.column(name) for name in ("part", "tally", "failure")), strict=True):
             if failure.is_valid:
                 raise failure_of(failure.as_py())
-            yield Part(part.as_py(), json.loads(tally.as_py()))
+            yield TaskPart(part.as_py(), json.loads(tally.as_py()))
 
 
-def merge_parts(parts: Iterable[Part], *, disjoint_users: bool) -> Part | None:
+def merge_parts(parts: Iterable[TaskPart], *, disjoint_users: bool) -> TaskPart | None:
     """Merge parts, one in memory beside the sum; None if there are none."""
     stated = {"disjoint_users": True} if disjoint_users else {}
     tally: Counter[str] = Counter()
@@ -154,4 +154,4 @@ def merge_parts(parts: Iterable[Part], *, disjoint_users: bool) -> Part | None:
             merged = sketch
         else:
             merged.merge(sketch, **stated)
-    return None if merged is None else Part(pack(merged), dict(tally))
+    return None if merged is None else TaskPart(pack(merged), dict(tally))

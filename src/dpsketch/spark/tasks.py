@@ -31,7 +31,7 @@ from dpsketch.sketches.density.points import column_vectors
 from dpsketch.sketches.feed import add_batch, feed
 from dpsketch.sources import Batch, Columns, open_files
 from dpsketch.sources.locations import File
-from dpsketch.spark.parts import Part, Task, described, failure_of, pack, reported, unpack, withheld
+from dpsketch.spark.parts import Task, TaskPart, described, failure_of, pack, reported, unpack, withheld
 
 __all__ = [
     "compacting",
@@ -56,7 +56,7 @@ _SPARK_TYPES = {pa.int64(): "long", pa.string(): "string", pa.float64(): "double
 def counting(prototype: bytes, *, disjoint_users: bool) -> Task:
     """Return the task that counts records; where the unit is a user, they come sorted by user."""
 
-    def work(batches: Iterator[pa.RecordBatch]) -> Part | None:
+    def work(batches: Iterator[pa.RecordBatch]) -> TaskPart | None:
         # A partial of its own, with an id of its own: the prototype is the same for all tasks.
         sketch = unpack(prototype).empty_like()
         tally: Counter[str] = Counter()
@@ -70,7 +70,7 @@ def counting(prototype: bytes, *, disjoint_users: bool) -> Task:
                 sketch.merge(incomplete, **stated)
         else:
             feed(sketch, records, **stated)
-        return Part(pack(sketch), dict(tally)) if tally else None
+        return TaskPart(pack(sketch), dict(tally)) if tally else None
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return reported(lambda: work(batches))
@@ -81,11 +81,11 @@ def counting(prototype: bytes, *, disjoint_users: bool) -> Task:
 def counting_files(prototype: bytes, files: Files, columns: Columns) -> Task:
     """Return the task that reads and counts the files whose places in the list it is given."""
 
-    def work(batches: Iterator[pa.RecordBatch]) -> Part | None:
+    def work(batches: Iterator[pa.RecordBatch]) -> TaskPart | None:
         sketch = unpack(prototype).empty_like()
         tally: Counter[str] = Counter()
         feed(sketch, _read(batches, files, replace(columns, encoded=True), tally))
-        return Part(pack(sketch), dict(tally)) if tally else None
+        return TaskPart(pack(sketch), dict(tally)) if tally else None
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return reported(lambda: work(batches))
@@ -149,11 +149,11 @@ def spark_schema(schema: pa.Schema) -> str:
 def receiving(protocol: dict[str, Any]) -> Task:
     """Return the task that collects local reports; of one identifier, only the first report counts."""
 
-    def work(batches: Iterator[pa.RecordBatch]) -> Part | None:
+    def work(batches: Iterator[pa.RecordBatch]) -> TaskPart | None:
         collector = nonprivate_protocol_from_json(protocol).collector()
         received = collector.receive(message for batch in batches for message in batch.column(0).to_pylist())
         tally = {name: getattr(received, name) for name in ("accepted", "repeated", "other_spec", "malformed")}
-        return Part(pack(collector), tally) if any(tally.values()) else None
+        return TaskPart(pack(collector), tally) if any(tally.values()) else None
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return reported(lambda: work(batches))

@@ -19,11 +19,11 @@ from dpsketch.sketches.countsketch.location import choose_location, pseudo_cells
 if TYPE_CHECKING:
     from dpsketch.sketches.countsketch.spec import CountSketchSpec
 
-__all__ = ["Prediction", "rehearse"]
+__all__ = ["CountPrediction", "rehearse"]
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class CountPrediction:
     """What estimates from a release are expected to be worth.
 
     Attributes
@@ -47,7 +47,7 @@ class Prediction:
     memory: int
 
 
-def rehearse(spec: CountSketchSpec, counts: npt.NDArray[np.float64], budget: Budget) -> Prediction:
+def rehearse(spec: CountSketchSpec, counts: npt.NDArray[np.float64], budget: Budget) -> CountPrediction:
     """Build the table that the guessed counts would make, add noise of the very law, and read the errors off it.
 
     Which keys have which counts does not matter to the law of the errors, so the guess needs none.
@@ -61,7 +61,7 @@ def rehearse(spec: CountSketchSpec, counts: npt.NDArray[np.float64], budget: Bud
     scale = math.sqrt(noise.variance)
     location = choose_location(table, scale)
     decoded = joint_decode(table, prints, keys, scale)
-    return Prediction(
+    return CountPrediction(
         error=spec.grid * root_mean_square(location(pseudo_cells(table))),
         half_width=spec.grid * half_width(table, location, 0.95),
         decoded_error=spec.grid * root_mean_square(decoded.shown("limited") - units),

@@ -23,7 +23,7 @@ from dpsketch.sketches.countsketch.addition import SHORT, add_batch, add_column,
 from dpsketch.sketches.countsketch.parties import release_share
 from dpsketch.sketches.countsketch.private import PrivateCountSketch
 from dpsketch.sketches.countsketch.spec import COUNTERS, DEFAULT_SEED, CountSketchSpec
-from dpsketch.sketches.frames import Columns
+from dpsketch.sketches.frames import RecordColumns
 from dpsketch.sketches.sketch import Entries, Sketch
 from dpsketch.sketches.weights import checked_total
 
@@ -98,7 +98,7 @@ class CountSketch(Sketch[CountSketchSpec, PrivateCountSketch]):
         table: Integers = self._arrays[COUNTERS]
         return table
 
-    def _count(self, columns: Columns, disjoint_users: bool) -> None:
+    def _count(self, columns: RecordColumns, disjoint_users: bool) -> None:
         """Count a batch; records without weights skip the arrays of fingerprints and amounts that others need."""
         alone = columns.weights is None and columns.counts is None and self._spec.unit.level == "record"
         keys, nulls = columns.records, 0

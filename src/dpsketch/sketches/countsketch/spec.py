@@ -18,7 +18,7 @@ from dpsketch.sketches.guess import guessed_counts
 from dpsketch.sketches.specs import DEFAULT_SEED, ReleasePreview, Spec, hold_common
 
 if TYPE_CHECKING:
-    from dpsketch.sketches.countsketch.prediction import Prediction
+    from dpsketch.sketches.countsketch.prediction import CountPrediction
 
 __all__ = ["COUNTERS", "DEFAULT_SEED", "CountSketchSpec"]
 
@@ -132,7 +132,7 @@ class CountSketchSpec(Spec):
         keys: int | None = None,
         skew: float | None = None,
         counts: Any = None,
-    ) -> Prediction:
+    ) -> CountPrediction:
         """Predict the error of a release, collisions included, from a public guess at the data.
 
         Parameters

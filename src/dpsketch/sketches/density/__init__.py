@@ -13,7 +13,7 @@ rehash are subtracted; classes are compared by kernel sums, so that no class siz
 """
 
 from dpsketch.sketches.density.classifier import DensityClassifier
-from dpsketch.sketches.density.private import Curve, DensityEstimator, Grid, PrivateDensity
+from dpsketch.sketches.density.private import Curve, DensityEstimator, DensityGrid, PrivateDensity
 from dpsketch.sketches.density.sketch import DensitySketch
 from dpsketch.sketches.density.spec import DensitySpec, best_rows, default_width
 
@@ -21,9 +21,9 @@ __all__ = [
     "Curve",
     "DensityClassifier",
     "DensityEstimator",
+    "DensityGrid",
     "DensitySketch",
     "DensitySpec",
-    "Grid",
     "PrivateDensity",
     "best_rows",
     "default_width",

@@ -37,7 +37,7 @@ from dpsketch.sketches.density.class_partial import ClassPartial, chosen_records
 from dpsketch.sketches.density.class_spec import ClassSpec, Extras, fitting_extras, fitting_passes, passes_of
 from dpsketch.sketches.density.class_sums import PrivateClassSums
 from dpsketch.sketches.density.embedding import embedding_map
-from dpsketch.sketches.density.estimator import Estimator, checked, scikit_learn
+from dpsketch.sketches.density.estimator import ScikitEstimator, checked, scikit_learn
 from dpsketch.sketches.density.points import fixed_vectors
 from dpsketch.sketches.density.private import PrivateDensity
 from dpsketch.sketches.density.spec import DEFAULT_SEED
@@ -54,7 +54,7 @@ _KIND = "classes"
 _SEEN = ("n_features_in_", "feature_names_in_")
 
 
-class DensityClassifier(Estimator):
+class DensityClassifier(ScikitEstimator):
     """Classify points by the class whose records are most alike.
 
     *Embeddings* (``kernel="linear"``, the default without ``bounds``): each class has the sum of its vectors, of length
@@ -304,7 +304,7 @@ class DensityClassifier(Estimator):
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
         """Read a fitted classifier from a file of :meth:`save`: it answers, and has no budget to be fitted again."""
-        found = files.rebuilt(files.read(path, allow_sensitive=False), _Stored)
+        found = files.rebuilt(files.read(path, allow_sensitive=False), _StoredClassifier)
         if isinstance(found, PrivateClassSums):
             model = cls(kernel="linear", bounds=found.spec.bounds)
         else:
@@ -444,7 +444,7 @@ class DensityClassifier(Estimator):
         return self.kernel == "linear" or (self.kernel is None and self.bounds is None)
 
 
-class _Stored:
+class _StoredClassifier:
     """The release in a classifier's file."""
 
     @staticmethod

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dpsketch.errors import DpsketchError, InvalidInput
 
-__all__ = ["Estimator", "checked", "scikit_learn"]
+__all__ = ["ScikitEstimator", "checked", "scikit_learn"]
 
 
 # What stands in such a message of scikit-learn, and what is said instead.
@@ -25,7 +25,7 @@ _QUOTING = {
 }
 
 
-class Estimator(ABC):
+class ScikitEstimator(ABC):
     """What a classifier is asked by scikit-learn's tools: its parameters, its score and its tags."""
 
     @abstractmethod

@@ -40,7 +40,7 @@ from dpsketch.sketches.density.functions import FARTHEST, LARGEST, frozen, row_f
 
 __all__ = [
     "FEATURES",
-    "Contribution",
+    "FeatureBounds",
     "FeatureMap",
     "Features",
     "Landmarks",
@@ -95,7 +95,7 @@ class Landmarks:
         return len(self.points)
 
 
-class Contribution(NamedTuple):
+class FeatureBounds(NamedTuple):
     """How far a record moves the table at most: the sum of its squares, and of its sizes."""
 
     squares: int
@@ -164,15 +164,15 @@ class Shape(NamedTuple):
         return 1 if self.features == "signs" else STEPS
 
     @property
-    def contribution(self) -> Contribution:
+    def contribution(self) -> FeatureBounds:
         """How far a record moves the table."""
         match self.features:
             case "signs":
-                return Contribution(self.rows, self.rows)
+                return FeatureBounds(self.rows, self.rows)
             case "series":
-                return Contribution(STEPS**2, math.ceil(STEPS * math.fsum(np.sqrt(2 * _series(self)[1]).tolist())))
+                return FeatureBounds(STEPS**2, math.ceil(STEPS * math.fsum(np.sqrt(2 * _series(self)[1]).tolist())))
             case _:
-                return Contribution(STEPS**2, math.isqrt(self.rows * self.width * STEPS**2))
+                return FeatureBounds(STEPS**2, math.isqrt(self.rows * self.width * STEPS**2))
 
     @property
     def error(self) -> float:
@@ -211,7 +211,7 @@ class FeatureMap:
     lower: Floats
     order: npt.NDArray[np.intp]
 
-    def add(self, table: npt.NDArray[np.int64], points: Floats, held: Contribution) -> None:
+    def add(self, table: npt.NDArray[np.int64], points: Floats, held: FeatureBounds) -> None:
         """Add the features of points to a table, none moving it further than is held."""
         add_features(table.reshape(-1), self.values(points), self.shape.steps, held.squares, held.sizes)
 

@@ -36,7 +36,7 @@ from dpsketch.sketches.specs import fingerprint_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Curve", "DensityEstimator", "Grid", "PrivateDensity", "written_point"]
+__all__ = ["Curve", "DensityEstimator", "DensityGrid", "PrivateDensity", "written_point"]
 
 DensityEstimator = Literal["mean", "median_of_means"]
 
@@ -57,7 +57,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grid:
+class DensityGrid:
     """A density over a rectangle: ``value[i, j]`` at (``x[j]``, ``y[i]``), the centres of equal cells."""
 
     x: Floats
@@ -265,7 +265,7 @@ class PrivateDensity(SketchRelease):
         name = None if self.spec.columns is None else self.spec.columns[0]
         return Curve(x, found.value, found.low, found.high, found.confidence, name)
 
-    def grid(self, bounds: Any = None, *, size: tuple[int, int] = (100, 100), confidence: float = 0.95) -> Grid:
+    def grid(self, bounds: Any = None, *, size: tuple[int, int] = (100, 100), confidence: float = 0.95) -> DensityGrid:
         """Return the density at the centres of ``size`` = (across, down) cells of a rectangle, for a heat map.
 
         ``bounds`` are the spec's if not given; they must be public.
@@ -278,7 +278,7 @@ class PrivateDensity(SketchRelease):
         shape = (len(y), len(x))
         names = None if self.spec.columns is None else (self.spec.columns[0], self.spec.columns[1])
         value, low, high = (array.reshape(shape) for array in (found.value, found.low, found.high))
-        return Grid(x, y, value, low, high, found.confidence, names, (limits[0], limits[1]))
+        return DensityGrid(x, y, value, low, high, found.confidence, names, (limits[0], limits[1]))
 
     def question(self, text: str | int, key_type: KeyType | None = None) -> list[float]:
         """Return a point, as in 1.5,2."""

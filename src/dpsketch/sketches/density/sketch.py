@@ -28,7 +28,7 @@ from dpsketch.sketches.density.spec import (
     default_width,
     read_bounds,
 )
-from dpsketch.sketches.frames import Columns
+from dpsketch.sketches.frames import RecordColumns
 from dpsketch.sketches.sketch import Sketch
 from dpsketch.sketches.weights import WeightGrid, checked_total
 
@@ -116,7 +116,7 @@ class DensitySketch(Sketch[DensitySpec, PrivateDensity]):
             DensitySpec(kernel, rows, width, unit, seed, limits, names, placement, features=chosen, landmarks=marks)
         )
 
-    def _count(self, columns: Columns, disjoint_users: bool) -> None:
+    def _count(self, columns: RecordColumns, disjoint_users: bool) -> None:
         batch = self._spec.read(columns.records, self._key_type)
         if not self._protects_users(columns.users, disjoint_users):
             kept, skipped, counted, cut = batch, batch.skipped, self._counted, Cut()

@@ -23,7 +23,7 @@ from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import probability
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.distinct.private import DistinctRelease
-from dpsketch.sketches.frames import Columns
+from dpsketch.sketches.frames import RecordColumns
 from dpsketch.sketches.sketch import Sketch
 from dpsketch.sketches.specs import Spec, hold_common
 
@@ -163,7 +163,7 @@ class DistinctSet(Sketch[DistinctSetSpec, PrivateDistinctCount]):
         self._since: list[Words] = []
         self._waiting = 0  # rows that came since
 
-    def _count(self, columns: Columns, disjoint_users: bool) -> None:
+    def _count(self, columns: RecordColumns, disjoint_users: bool) -> None:
         """Count a batch; users are bounded at release, by matching."""
         batch = fingerprint(columns.records, self._key_type)
         counted, skipped = self._counted, batch.skipped

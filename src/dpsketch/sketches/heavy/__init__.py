@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING
 from dpsketch import lazy
 
 if TYPE_CHECKING:
-    from dpsketch.sketches.heavy.predict import Prediction
+    from dpsketch.sketches.heavy.predict import SearchPrediction
     from dpsketch.sketches.heavy.private import PrivateHeavyHitters
     from dpsketch.sketches.heavy.sketch import HeavyHitters
     from dpsketch.sketches.heavy.spec import HeavyHittersSpec
 else:
     __getattr__ = lazy.names(
-        __name__, predict="Prediction", private="PrivateHeavyHitters", sketch="HeavyHitters", spec="HeavyHittersSpec"
-    )
+        __name__, predict="SearchPrediction", private="PrivateHeavyHitters", sketch="HeavyHitters",
+        spec="HeavyHittersSpec",
+    )  # fmt: skip
 
-__all__ = ["HeavyHitters", "HeavyHittersSpec", "Prediction", "PrivateHeavyHitters"]
+__all__ = ["HeavyHitters", "HeavyHittersSpec", "PrivateHeavyHitters", "SearchPrediction"]

@@ -37,7 +37,16 @@ from dpsketch.sketches.countsketch.intervals import half_width
 from dpsketch.sketches.countsketch.location import MEDIAN, pseudo_cells, root_mean_square
 from dpsketch.sketches.countsketch.twins import find_twins
 
-__all__ = ["BRANCHING", "INNER", "PLAUSIBLE", "Left", "Level", "Passed", "scale_of_estimates", "smallest_reach"]
+__all__ = [
+    "BRANCHING",
+    "INNER",
+    "PLAUSIBLE",
+    "Left",
+    "PassedPrefixes",
+    "PrefixLevel",
+    "scale_of_estimates",
+    "smallest_reach",
+]
 
 # What a prefix above the last level needs, of the threshold.
 INNER = 0.6
@@ -104,7 +113,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Passed:
+class PassedPrefixes:
     """The prefixes that have what is needed, largest first.
 
     Attributes
@@ -125,7 +134,7 @@ class Passed:
     left: Left | Decoded | None
 
     @classmethod
-    def of(cls, candidates: Places, left: Left | Decoded, needed: float, last: bool) -> Passed:
+    def of(cls, candidates: Places, left: Left | Decoded, needed: float, last: bool) -> PassedPrefixes:
         """Return the candidates whose estimate is at least what is needed.
 
         Of prefixes that no row tells apart, one may have all; the next level tells which.
@@ -137,7 +146,7 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Level:
+class PrefixLevel:
     """One level's released table, the keys of its rows, its noise's standard deviation, and whether it is the last."""
 
     counters: Floats
@@ -153,7 +162,7 @@ class Level:
         reach = _LEAF_ERRORS * left.error if self.last else _INNER_ERRORS / INNER * left.error
         return max(half_width(left.remaining, MEDIAN, BRANCHING) / INNER, reach)
 
-    def frequent(self, prints: Prints, threshold: float, most: int | None) -> Passed | None:
+    def frequent(self, prints: Prints, threshold: float, most: int | None) -> PassedPrefixes | None:
         """Return the prefixes whose estimate is at least what is needed; None if too many may be.
 
         Parameters
@@ -168,7 +177,7 @@ class Level:
         needed = threshold if self.last else INNER * threshold
         plausible = self._reaching(self.counters, prints, PLAUSIBLE * needed)
         if len(plausible) == 0:
-            return Passed(plausible, np.empty(0), plausible, None)
+            return PassedPrefixes(plausible, np.empty(0), plausible, None)
         if most is not None and len(plausible) > most:
             return None
         if len(self.counters) < LEAST_ROWS or (self.last and len(plausible) <= _CROWD):
@@ -188,9 +197,9 @@ class Level:
         explanation.join(explanation.left_with(self._reaching(explanation.remaining, prints, needed), needed), 0)
         explanation.keep(PLAUSIBLE * needed)
         left = explanation.judged() or self._decode(prints[explanation.held])
-        return Passed.of(explanation.held, left, needed, last=False)
+        return PassedPrefixes.of(explanation.held, left, needed, last=False)
 
-    def _decoded(self, held: Places, prints: Prints, needed: float) -> Passed:
+    def _decoded(self, held: Places, prints: Prints, needed: float) -> PassedPrefixes:
         """Return who has what is needed, decoded in full."""
         decoded = self._decode(prints[held])
         for _ in range(_LOOKS):
@@ -200,7 +209,7 @@ class Level:
             held = np.append(held, more)
             decoded = self._decode(prints[held], decoded)
         held = held[decoded.alike * decoded.values >= PLAUSIBLE * needed]
-        return Passed.of(held, self._decode(prints[held]), needed, self.last)
+        return PassedPrefixes.of(held, self._decode(prints[held]), needed, self.last)
 
     def _decode(self, prints: Prints, start: Decoded | None = None) -> Decoded:
         return joint_decode(self.counters, prints, self.row_keys, self.noise_scale, start=start, resumable=self.last)
@@ -225,7 +234,7 @@ class _Explanation:
         Their places among the prefixes.
     """
 
-    def __init__(self, level: Level, prints: Prints) -> None:
+    def __init__(self, level: PrefixLevel, prints: Prints) -> None:
         self._level, self._prints = level, prints
         self.held = np.empty(0, np.int64)
         self._exchange = self._begun(Messages.silent(0, len(level.counters)))

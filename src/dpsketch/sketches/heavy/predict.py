@@ -25,7 +25,7 @@ from dpsketch.sketches.heavy.search import NEARLY, confidence_in_each, most_cand
 if TYPE_CHECKING:
     from dpsketch.sketches.heavy.spec import HeavyHittersSpec, TreeNoise
 
-__all__ = ["Prediction", "predict"]
+__all__ = ["SearchPrediction", "predict"]
 
 
 _CONFIDENCE = 0.95
@@ -37,7 +37,7 @@ _ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class SearchPrediction:
     """What ``top(threshold=…)`` would find.
 
     Attributes
@@ -67,7 +67,7 @@ class Prediction:
     error: float
 
 
-def predict(spec: HeavyHittersSpec, counts: Floats, asked: float, noise: TreeNoise) -> Prediction:
+def predict(spec: HeavyHittersSpec, counts: Floats, asked: float, noise: TreeNoise) -> SearchPrediction:
     """Predict a search for keys of at least ``asked``."""
     counts = np.sort(counts)
 
@@ -125,7 +125,7 @@ def predict(spec: HeavyHittersSpec, counts: Floats, asked: float, noise: TreeNoi
     right, frequent = listed(asked)
     surely, clear = listed(1.15 * asked)
     nearly, _ = listed(0.5 * asked)
-    return Prediction(
+    return SearchPrediction(
         threshold=in_force,
         frequent=frequent,
         found=found,

@@ -22,7 +22,7 @@ from dpsketch.sketches.countsketch import Estimator, PrivateCountSketch
 from dpsketch.sketches.countsketch.decoding import LEAST_ROWS, joint_decode
 from dpsketch.sketches.countsketch.linear import fourth_cumulant
 from dpsketch.sketches.countsketch.location import root_mean_square
-from dpsketch.sketches.heavy.search import Found, find
+from dpsketch.sketches.heavy.search import FoundKeys, find
 from dpsketch.sketches.heavy.spec import DENSE, INNER, LEAF, TOTAL, HeavyHittersSpec, TreeNoise
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.tails import widening
@@ -96,14 +96,14 @@ class PrivateHeavyHitters(KeyedRelease, SketchRelease):
         return True
 
     @property
-    def _found(self) -> Found:
+    def _found(self) -> FoundKeys:
         return self._search(None)
 
-    def _search(self, progress: Callable[[int, int], None] | None) -> Found:
+    def _search(self, progress: Callable[[int, int], None] | None) -> FoundKeys:
         # A function of the release alone, so it is worked out once.
         if "found" not in self._known:
             self._known["found"] = find(self, progress)
-        return cast(Found, self._known["found"])
+        return cast(FoundKeys, self._known["found"])
 
     def __repr__(self) -> str:
         shape = f"{self.spec.sketched} tables of {self.spec.rows}×{self.spec.width}"

@@ -29,7 +29,7 @@ from dpsketch.arrays import Floats
 from dpsketch.noise import Noise
 from dpsketch.sketches.countsketch.decoding import Decoded
 from dpsketch.sketches.heavy.keys import Keys, KeySpace
-from dpsketch.sketches.heavy.level import INNER, Level, scale_of_estimates, smallest_reach
+from dpsketch.sketches.heavy.level import INNER, PrefixLevel, scale_of_estimates, smallest_reach
 
 if TYPE_CHECKING:
     from dpsketch.sketches.heavy.private import PrivateHeavyHitters
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FRONTIER",
     "NEARLY",
-    "Found",
+    "FoundKeys",
     "TooLow",
     "confidence_in_each",
     "find",
@@ -59,7 +59,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class FoundKeys:
     """Keys found, largest first.
 
     Attributes
@@ -97,7 +97,7 @@ def confidence_in_each(confidence: float, looked_at: int) -> float:
     return 1 - (1 - confidence) / (_TAIL_MARGIN * looked_at)
 
 
-def find(release: PrivateHeavyHitters, progress: Progress | None = None) -> Found:
+def find(release: PrivateHeavyHitters, progress: Progress | None = None) -> FoundKeys:
     """Find all keys that this release tells from noise; ``progress`` is told of each level searched."""
     laws = _laws(release)
     alone = [scale_of_estimates(math.sqrt(law.variance), release.spec.rows) for law in laws]
@@ -106,7 +106,7 @@ def find(release: PrivateHeavyHitters, progress: Progress | None = None) -> Foun
     threshold = floor
     while threshold < sure:
         found = search(release, threshold, checked=True, progress=progress)
-        if isinstance(found, Found):
+        if isinstance(found, FoundKeys):
             return found
         threshold = next_threshold(threshold, found.needed)
     return search(release, sure, progress=progress)
@@ -130,14 +130,14 @@ class TooLow:
 
 
 @overload
-def search(release: PrivateHeavyHitters, threshold: float, *, progress: Progress | None = None) -> Found: ...
+def search(release: PrivateHeavyHitters, threshold: float, *, progress: Progress | None = None) -> FoundKeys: ...
 @overload
 def search(
     release: PrivateHeavyHitters, threshold: float, *, checked: bool, progress: Progress | None = None
-) -> Found | TooLow: ...
+) -> FoundKeys | TooLow: ...
 def search(
     release: PrivateHeavyHitters, threshold: float, *, checked: bool = False, progress: Progress | None = None
-) -> Found | TooLow:
+) -> FoundKeys | TooLow:
     """Find the keys whose count is at least a threshold (in counters).
 
     Parameters
@@ -155,7 +155,7 @@ def search(
     counters = release.dense[:-1] if space.key_type == "text" else release.dense
     prefixes = space.from_cells(np.flatnonzero(counters >= INNER * threshold))
     ended: list[Keys] = []
-    found = Found(space.join([]), np.empty(0), np.empty(0, np.int64), None, 0, threshold)
+    found = FoundKeys(space.join([]), np.empty(0), np.empty(0, np.int64), None, 0, threshold)
     for number in range(len(release.tables)):
         depth = space.dense_depth + number
         level = _level(release, number)
@@ -172,7 +172,7 @@ def search(
             return TooLow(level.needs(passed.left))
         keys = children.take(passed.places)
         decoded = passed.left if isinstance(passed.left, Decoded) else None
-        found = Found(keys, passed.values, passed.order, decoded, len(children), threshold)
+        found = FoundKeys(keys, passed.values, passed.order, decoded, len(children), threshold)
         prefixes = keys.take(np.arange(min(len(keys), FRONTIER)))
         if progress is not None:
             progress(number + 1, len(release.tables))
@@ -204,10 +204,10 @@ class _Children:
         return keys.take(np.argsort(order))
 
 
-def _level(release: PrivateHeavyHitters, level: int) -> Level:
+def _level(release: PrivateHeavyHitters, level: int) -> PrefixLevel:
     scale = math.sqrt(_laws(release)[level].variance)
     last = level == len(release.tables) - 1
-    return Level(release.tables[level].astype(np.float64), release.row_keys[level], scale, last)
+    return PrefixLevel(release.tables[level].astype(np.float64), release.row_keys[level], scale, last)
 
 
 def _laws(release: PrivateHeavyHitters) -> list[Noise]:

@@ -22,7 +22,7 @@ from dpsketch.sketches.heavy.keys import KeySpace
 from dpsketch.sketches.specs import ReleasePreview, Spec, hold_key_columns
 
 if TYPE_CHECKING:
-    from dpsketch.sketches.heavy.predict import Prediction
+    from dpsketch.sketches.heavy.predict import SearchPrediction
 
 __all__ = ["DENSE", "INNER", "LEAF", "TOTAL", "HeavyHittersSpec", "TreeNoise"]
 
@@ -187,7 +187,7 @@ class HeavyHittersSpec(Spec):
         epsilon: float | None = None,
         delta: float | None = None,
         rho: float | None = None,
-    ) -> Prediction:
+    ) -> SearchPrediction:
         """Predict recall and precision of ``top(threshold=…)`` before anything is read or spent.
 
         Parameters

@@ -72,7 +72,7 @@ class Limit(NamedTuple):
         return min(_ROWS_AT_ONCE, self.held // 128)
 
 
-class Rows(NamedTuple):
+class StoredRows(NamedTuple):
     """Some records: their users where the unit is one, their keys, and how much each counts."""
 
     users: pa.Array | None
@@ -118,11 +118,11 @@ class Disk:
             self.execute("BEGIN; DROP TABLE kept; ALTER TABLE settled RENAME TO kept; COMMIT")
             self._rows = self._settled = int(self.first("SELECT count(*) FROM kept")[0])
 
-    def rows(self) -> Iterator[Rows]:
+    def rows(self) -> Iterator[StoredRows]:
         """Yield all records that were added."""
         for batch in self.stream("FROM kept"):
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-            yield Rows(columns.get("user"), columns["key"], columns["units"].to_numpy())
+            yield StoredRows(columns.get("user"), columns["key"], columns["units"].to_numpy())
 
     def counted(self, held: Held, max_keys: int) -> tuple[int, int, int]:
         """Return what :meth:`Held.counted` returns, of all records."""
@@ -332,15 +332,15 @@ class _PairsOnDisk(Content):
         return Pairs(0, people - people[0], keys, own, lambda rows: prints.view(np.uint64)[rows])
 
 
-def _rows_of(held: Held, at_once: int) -> Iterator[Rows]:
+def _rows_of(held: Held, at_once: int) -> Iterator[StoredRows]:
     """Yield what is held in memory, so many rows at once."""
     if held.by_user:
         for users, keys, units in held.pairs.parts(at_once):
-            yield Rows(held.users.column(users), held.keys.column(keys), units)
+            yield StoredRows(held.users.column(users), held.keys.column(keys), units)
         return
     for start in range(0, len(held.keys), at_once):
         numbers = np.arange(start, min(start + at_once, len(held.keys)))
-        yield Rows(None, held.keys.column(numbers), held.keys.units[numbers])
+        yield StoredRows(None, held.keys.column(numbers), held.keys.units[numbers])
 
 
 def _columns(types: tuple[KeyType | None, KeyType] | None) -> str:

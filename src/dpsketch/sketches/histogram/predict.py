@@ -20,7 +20,7 @@ from dpsketch.privacy import Unit
 from dpsketch.sketches.histogram.intervals import log_reaching
 from dpsketch.truncated import Law
 
-__all__ = ["Holdings", "Prediction", "kept", "listed", "predict"]
+__all__ = ["HistogramPrediction", "Holdings", "kept", "listed", "predict"]
 
 
 # Counts at which a chance is worked out, and values of a Poisson number that stand for all.
@@ -34,7 +34,7 @@ _KEY_BYTES, _USER_BYTES, _PAIR_BYTES = 120, 120, 64
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class HistogramPrediction:
     """What a release would list.
 
     Attributes
@@ -93,7 +93,7 @@ class Holdings:
         return math.ceil(_KEY_BYTES * keys + self.users * (_USER_BYTES + _PAIR_BYTES * self.held))
 
 
-def predict(law: EntriesLaw, holdings: Holdings) -> Prediction:
+def predict(law: EntriesLaw, holdings: Holdings) -> HistogramPrediction:
     """Predict what a release by this law would list of data like these."""
     present = float(-np.expm1(-holdings.counts).sum())
     match law:
@@ -102,11 +102,11 @@ def predict(law: EntriesLaw, holdings: Holdings) -> Prediction:
             if holdings.chances is not None:
                 counts = counts * kept(holdings.chances, law.keys)
             found, square = listed(counts, noise, cutoff)
-            return Prediction(found, math.sqrt(square), present)
+            return HistogramPrediction(found, math.sqrt(square), present)
         case WeightedRounds():
-            return Prediction(_in_rounds(law, holdings), law.count_error, present)
+            return HistogramPrediction(_in_rounds(law, holdings), law.count_error, present)
         case _:
-            return Prediction(0.0, law.count_error, present)
+            return HistogramPrediction(0.0, law.count_error, present)
 
 
 def listed(counts: Floats, law: Law, cutoff: int) -> tuple[float, float]:

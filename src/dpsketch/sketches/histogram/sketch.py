@@ -20,7 +20,7 @@ from dpsketch.laws.entries import HistogramState
 from dpsketch.laws.thresholds import Form
 from dpsketch.noise import noise_is_for_tests
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.frames import Columns
+from dpsketch.sketches.frames import RecordColumns
 from dpsketch.sketches.histogram.disk import Disk, Limit
 from dpsketch.sketches.histogram.held import Held, Opened
 from dpsketch.sketches.histogram.named import named_column, names_of
@@ -118,7 +118,7 @@ class Histogram(Sketch[HistogramSpec, PrivateHistogram]):
         sketch._limit = self._limit
         return sketch
 
-    def _count(self, columns: Columns, disjoint_users: bool) -> None:
+    def _count(self, columns: RecordColumns, disjoint_users: bool) -> None:
         """Count a batch; users are bounded at release."""
         column, found, declared = named_column(columns.records, self._key_type)
         if self._protects_users(columns.users, disjoint_users, columns.counts):

@@ -14,14 +14,13 @@ composition, and the maximum-likelihood estimate. The published form is in
 :mod:`~dpsketch.sketches.moment.as_published`.
 """
 
-from dpsketch.laws.scales import Estimator
+from dpsketch.laws.scales import ScaleEstimator
 from dpsketch.sketches.moment.as_published import MomentSketchAsPublished
 from dpsketch.sketches.moment.private import PrivateMoment, PrivateMomentProfile
 from dpsketch.sketches.moment.sketch import MomentProfile, MomentSketch
 from dpsketch.sketches.moment.spec import MomentProfileSpec, MomentSpec, size_for_error
 
 __all__ = [
-    "Estimator",
     "MomentProfile",
     "MomentProfileSpec",
     "MomentSketch",
@@ -29,5 +28,6 @@ __all__ = [
     "MomentSpec",
     "PrivateMoment",
     "PrivateMomentProfile",
+    "ScaleEstimator",
     "size_for_error",
 ]

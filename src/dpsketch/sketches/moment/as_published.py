@@ -20,7 +20,7 @@ import numpy as np
 from dpsketch.core.drawn import Drawn, Part
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import to_arrow
-from dpsketch.laws.scales import Estimator
+from dpsketch.laws.scales import ScaleEstimator
 from dpsketch.laws.stable import Floor, significant
 from dpsketch.noise import random_words
 from dpsketch.numbers import real_number, whole_number
@@ -139,7 +139,7 @@ class MomentSketchAsPublished(OneProcess):
         values = None if weights is None else real_numbers("weights", weights, len(column))[chosen]
         self._sketch.update(column.take(chosen), weights=values)
 
-    def release_as_published(self, *, estimator: Estimator = "geometric") -> PrivateMoment:
+    def release_as_published(self, *, estimator: ScaleEstimator = "geometric") -> PrivateMoment:
         """Return the estimate divided by rate^p. Ends the sketch."""
         spec = self._sketch.spec
         law = Floor(spec.weights, spec.unit.neighbours, 0.0, estimator=estimator)

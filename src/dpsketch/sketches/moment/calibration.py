@@ -11,7 +11,7 @@ from dpsketch import accounting
 from dpsketch.accounting.momentloss import exact_moment_epsilon, has_exact_loss
 from dpsketch.accounting.stable import stable_information
 from dpsketch.errors import InvalidInput
-from dpsketch.laws.scales import Estimator
+from dpsketch.laws.scales import ScaleEstimator
 from dpsketch.laws.stable import ROOM, Floor, Weights
 from dpsketch.privacy import ApproximateCost, Budget, MomentCost, Neighbours, PureCost, ZcdpCost
 
@@ -19,7 +19,7 @@ __all__ = ["floors_for", "moment_ratio"]
 
 
 def floors_for(
-    budget: Budget, neighbours: Neighbours, tables: Sequence[Weights], estimator: Estimator
+    budget: Budget, neighbours: Neighbours, tables: Sequence[Weights], estimator: ScaleEstimator
 ) -> tuple[Floor, ...]:
     """Return the floors of moments of one stream that are released together.
 
@@ -87,7 +87,7 @@ def moment_ratio(p: float, size: int, epsilon: float, delta: float) -> float:
     return best
 
 
-def _least(table: Weights, neighbours: Neighbours, ratio: float, estimator: Estimator) -> Floor:
+def _least(table: Weights, neighbours: Neighbours, ratio: float, estimator: ScaleEstimator) -> Floor:
     """Return the lowest floor with which no ratio passes this one, rounded up."""
     # Without a floor the ratio is the stream's own, which may be below what the budget allows.
     found = Floor(table, neighbours, 0.0, estimator=estimator)

@@ -13,7 +13,7 @@ from dpsketch import files, plots
 from dpsketch.core.drawn import Part
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
-from dpsketch.laws.scales import Estimator, pivot_interval, pivot_variance
+from dpsketch.laws.scales import ScaleEstimator, pivot_interval, pivot_variance
 from dpsketch.laws.stable import Floor, significant
 from dpsketch.release import NumberRelease, SketchRelease, refuse_keys
 from dpsketch.results import Estimates
@@ -66,7 +66,7 @@ class PrivateMoment(NumberRelease, _FloorRelease):
         return self._law.height
 
     @property
-    def estimator(self) -> Estimator:
+    def estimator(self) -> ScaleEstimator:
         """How the scale was estimated."""
         return self._law.estimator
 

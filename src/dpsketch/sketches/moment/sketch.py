@@ -20,14 +20,14 @@ from dpsketch.core.drawn import Receipt, promise
 from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.hashing import KeyType, fingerprint
-from dpsketch.laws.scales import Estimator, pivot_variance
+from dpsketch.laws.scales import ScaleEstimator, pivot_variance
 from dpsketch.laws.secret import Secret
 from dpsketch.numbers import real_number
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.frames import Columns
+from dpsketch.sketches.frames import RecordColumns
 from dpsketch.sketches.moment.batches import of_records, of_users
 from dpsketch.sketches.moment.private import PrivateMoment, PrivateMomentProfile
-from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentProfileSpec, MomentSpec, Stream
+from dpsketch.sketches.moment.spec import DEFAULT_SEED, MomentProfileSpec, MomentSpec, StreamForm
 from dpsketch.sketches.sketch import Sketch
 from dpsketch.sketches.specs import ReleasePreview, fingerprint_of
 
@@ -114,7 +114,7 @@ class MomentSums(Sketch[MomentSpec, ReleaseT]):
         shape = f"p={exponents}, size {self._spec.size}, spec {fingerprint_of(self._plan)}"
         return f"<{type(self).__name__} {shape}, {state}>"
 
-    def _count(self, columns: Columns, disjoint_users: bool) -> None:
+    def _count(self, columns: RecordColumns, disjoint_users: bool) -> None:
         self._refuse_ended()
         secrets = self._known_secrets("it can be merged and released but not updated")
         read = fingerprint(columns.records, self._key_type)
@@ -158,7 +158,7 @@ class MomentSums(Sketch[MomentSpec, ReleaseT]):
         epsilon: float | None = None,
         delta: float | None = None,
         rho: float | None = None,
-        estimator: Estimator = "mle",
+        estimator: ScaleEstimator = "mle",
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
         part: str | None = None,
@@ -343,7 +343,7 @@ class MomentSketch(MomentSums[PrivateMoment]):
         p: float,
         size: int,
         unit: Unit,
-        stream: Stream = "insert",
+        stream: StreamForm = "insert",
         public_total: float = 0,
         grid: float | None = None,
         seed: int = DEFAULT_SEED,
@@ -387,7 +387,7 @@ class MomentProfile(MomentSums[PrivateMomentProfile]):
         p: Sequence[float],
         size: int,
         unit: Unit,
-        stream: Stream = "insert",
+        stream: StreamForm = "insert",
         public_total: float = 0,
         grid: float | None = None,
         seed: int = DEFAULT_SEED,

@@ -13,7 +13,7 @@ from dpsketch.core.laws import Law
 from dpsketch.core.move import Move
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
-from dpsketch.laws.scales import Estimator, pivot_variance
+from dpsketch.laws.scales import ScaleEstimator, pivot_variance
 from dpsketch.laws.stable import Floor, Weights
 from dpsketch.numbers import hold_real, hold_whole, real_number
 from dpsketch.privacy import Budget, Unit
@@ -21,11 +21,11 @@ from dpsketch.sketches.moment.calibration import floors_for
 from dpsketch.sketches.specs import ReleasePreview, Spec
 from dpsketch.sketches.weights import WeightGrid
 
-__all__ = ["DEFAULT_SEED", "MomentProfileSpec", "MomentSpec", "Stream", "size_for_error"]
+__all__ = ["DEFAULT_SEED", "MomentProfileSpec", "MomentSpec", "StreamForm", "size_for_error"]
 
 DEFAULT_SEED = 1
 SMALLEST_P_TURNSTILE = 0.25
-Stream = Literal["insert", "turnstile"]
+StreamForm = Literal["insert", "turnstile"]
 
 # So many moments of one stream may be released together.
 _MOST = 64
@@ -63,7 +63,7 @@ class MomentSpec(Spec):
     p: float
     size: int
     unit: Unit
-    stream: Stream = "insert"
+    stream: StreamForm = "insert"
     public_total: float = 0
     grid: float | None = None
     seed: int = DEFAULT_SEED
@@ -120,7 +120,7 @@ class MomentSpec(Spec):
         """Return the weights of keys."""
         return (self.weights,)
 
-    def laws(self, budget: Budget, estimator: Estimator = "mle") -> tuple[Floor, ...]:
+    def laws(self, budget: Budget, estimator: ScaleEstimator = "mle") -> tuple[Floor, ...]:
         """Return the floor that a budget needs."""
         return floors_for(budget, self.unit.neighbours, self.tables(), estimator)
 
@@ -139,7 +139,7 @@ class MomentSpec(Spec):
         delta: float | None = None,
         rho: float | None = None,
         moment: float = 0.0,
-        estimator: Estimator = "mle",
+        estimator: ScaleEstimator = "mle",
     ) -> ReleasePreview:
         """Say what a release at this budget would promise, and what its standard error would be.
 
@@ -190,7 +190,7 @@ class MomentProfileSpec(Spec):
         """Return the weights of keys, once for each exponent."""
         return tuple(spec.weights for spec in self.specs)
 
-    def laws(self, budget: Budget, estimator: Estimator = "mle") -> tuple[Floor, ...]:
+    def laws(self, budget: Budget, estimator: ScaleEstimator = "mle") -> tuple[Floor, ...]:
         """Return the floors that a budget needs."""
         return floors_for(budget, self.unit.neighbours, self.tables(), estimator)
 
@@ -200,7 +200,14 @@ class MomentProfileSpec(Spec):
 
 
 def size_for_error(
-    p: float, unit: Unit, *, moment: float, error: float, epsilon: float, delta: float, estimator: Estimator = "mle"
+    p: float,
+    unit: Unit,
+    *,
+    moment: float,
+    error: float,
+    epsilon: float,
+    delta: float,
+    estimator: ScaleEstimator = "mle",
 ) -> int:
     """Return the smallest size, to 2%, at which F_p near ``moment`` is estimated with this standard error.
 
@@ -235,7 +242,7 @@ def size_for_error(
             raise InvalidInput("no size up to a million reaches this error. Allow a larger error or budget.")
 
 
-def _check_p(p: float, stream: Stream) -> None:
+def _check_p(p: float, stream: StreamForm) -> None:
     least = SMALLEST_P if stream == "insert" else SMALLEST_P_TURNSTILE
     if 0 < p < least:
         raise InvalidInput(

@@ -16,7 +16,15 @@ from dpsketch.sketches.countsketch.decoding import Decoded, joint_decode
 from dpsketch.sketches.heavy.keys import IntegerKeys
 from dpsketch.sketches.ranges.chain import Counts, Nodes
 
-__all__ = ["Cells", "Table", "cell_levels", "combined_variance", "noise_variance", "prefix_prints", "table_levels"]
+__all__ = [
+    "DenseLevel",
+    "SketchedLevel",
+    "cell_levels",
+    "combined_variance",
+    "noise_variance",
+    "prefix_prints",
+    "table_levels",
+]
 
 # Children of at most so many nodes are looked for in the next table, of those that hold much and would hide others: an
 # estimate of so many standard errors. Fewer are better, because a child that is not there may share cells with one that
@@ -43,7 +51,7 @@ def combined_variance(own: float, children: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cells:
+class DenseLevel:
     """A level kept cell by cell.
 
     Attributes
@@ -84,9 +92,9 @@ class Cells:
 
 def cell_levels(
     counters: Sequence[npt.NDArray[Any]], depths: Sequence[int], variances: Sequence[float], fourths: Sequence[float]
-) -> list[Cells]:
+) -> list[DenseLevel]:
     """Make the levels that are kept cell by cell consistent from below, by least squares."""
-    levels: list[Cells] = []
+    levels: list[DenseLevel] = []
     for cells, depth, variance, own_fourth in reversed(list(zip(counters, depths, variances, fourths, strict=True))):
         measured = cells.astype(np.float64)
         best, spread, fourth = measured, variance, own_fourth
@@ -99,12 +107,12 @@ def cell_levels(
             below_fourth = children.shape[1] * below.sibling_fourth
             fourth = (spread / variance) ** 4 * own_fourth + (spread / summed) ** 4 * below_fourth
         sums = np.append(0.0, np.cumsum(best))
-        levels.append(Cells(depth, measured, best, sums, variance, spread, own_fourth, fourth))
+        levels.append(DenseLevel(depth, measured, best, sums, variance, spread, own_fourth, fourth))
     return levels[::-1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class SketchedLevel:
     """A level kept as a CountSketch.
 
     Attributes
@@ -157,15 +165,15 @@ def table_levels(
     depths: Sequence[int],
     row_keys: npt.NDArray[np.uint64],
     law: Noise,
-    above: Cells,
-) -> list[Table]:
+    above: DenseLevel,
+) -> list[SketchedLevel]:
     """Decode the sketched levels from above, looking for the children of the nodes that hold most.
 
     A node's part of its row's cell is an error for the others as long as it is unknown. Those looked for are decoded
     together (see :mod:`~dpsketch.sketches.countsketch.decoding`); a node that holds much has a parent that does, so the
     children of the largest parents are enough to look at.
     """
-    levels: list[Table] = []
+    levels: list[SketchedLevel] = []
     noise = noise_variance(law)
     parents, sizes = np.arange(len(above.best), dtype=np.uint64), above.best
     depth, variance = above.depth, above.sibling_variance
@@ -177,6 +185,6 @@ def table_levels(
         decoded = joint_decode(table, prefix_prints(nodes), keys, math.sqrt(noise))
         # No estimate is better than the mean of rows that collide with nothing.
         variance = max(decoded.error**2, noise / table.shape[0])
-        levels.append(Table(below, nodes, decoded, keys, variance))
+        levels.append(SketchedLevel(below, nodes, decoded, keys, variance))
         parents, sizes, depth = nodes, decoded.values, below
     return levels

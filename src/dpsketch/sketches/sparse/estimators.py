@@ -31,9 +31,9 @@ from dpsketch.laws.alp import SCALE_BITS
 from dpsketch.laws.sparse import SparseLaw
 from dpsketch.sketches.sparse.calibration import Survivors, chance_of_survival, half_width
 
-__all__ = ["Estimator", "Reader", "column_shares", "non_increasing", "predicted_error"]
+__all__ = ["Reader", "SparseEstimator", "column_shares", "non_increasing", "predicted_error"]
 
-Estimator = Literal["mean", "median", "walk"]
+SparseEstimator = Literal["mean", "median", "walk"]
 
 _BLOCK = 512
 # In scales of the threshold's noise: how far past the top values are considered, and from where on a survivor's own
@@ -102,7 +102,7 @@ class Reader:
         table: Words,
         survivors: Survivors,
         positions: Words,
-        estimator: Estimator,
+        estimator: SparseEstimator,
         tail: float,
         *,
         listed: bool = False,
@@ -135,7 +135,7 @@ class Reader:
         return result[0], result[1], result[2]
 
     def _read_bits(
-        self, bits: npt.NDArray[np.uint8], observed: Floats, estimator: Estimator, tail: float, listed: bool
+        self, bits: npt.NDArray[np.uint8], observed: Floats, estimator: SparseEstimator, tail: float, listed: bool
     ) -> tuple[Floats, Floats, Floats]:
         threshold = self.law.survival
         near = observed

@@ -20,7 +20,7 @@ from dpsketch.numbers import probability, whole_number
 from dpsketch.release import KeyedRelease, SketchRelease
 from dpsketch.results import Estimates
 from dpsketch.sketches.sparse.calibration import Survivors
-from dpsketch.sketches.sparse.estimators import Estimator, Reader, column_shares, non_increasing
+from dpsketch.sketches.sparse.estimators import Reader, SparseEstimator, column_shares, non_increasing
 from dpsketch.sketches.sparse.guidance import guidance
 from dpsketch.sketches.sparse.spec import SparseHistogramSpec
 from dpsketch.sketches.specs import fingerprint_of
@@ -70,7 +70,7 @@ class PrivateSparseHistogram(KeyedRelease, SketchRelease):
         shape = f"{projection.columns}×{projection.rows} bits, {len(self.kept.positions)} keys kept"
         return f"<PrivateSparseHistogram {shape}, spec {fingerprint_of(self.spec)}: {self.guarantee}>"
 
-    def estimate(self, keys: Any, *, confidence: float = 0.95, estimator: Estimator = "mean") -> Estimates:
+    def estimate(self, keys: Any, *, confidence: float = 0.95, estimator: SparseEstimator = "mean") -> Estimates:
         """Estimate the values of keys.
 
         Parameters
@@ -99,7 +99,7 @@ class PrivateSparseHistogram(KeyedRelease, SketchRelease):
         return self.law.survival is not None and self.spec.key_type == "int"
 
     def top(
-        self, n: int, *, candidates: Any = None, confidence: float = 0.95, estimator: Estimator = "mean"
+        self, n: int, *, candidates: Any = None, confidence: float = 0.95, estimator: SparseEstimator = "mean"
     ) -> Estimates:
         """Return the ``n`` keys with the largest estimates, largest first.
 
@@ -227,7 +227,7 @@ class PrivateSparseHistogram(KeyedRelease, SketchRelease):
         self,
         asked: list[Any],
         positions: Words,
-        estimator: Estimator,
+        estimator: SparseEstimator,
         confidence: float,
         tail: float,
         *,

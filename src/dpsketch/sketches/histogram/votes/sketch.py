@@ -19,7 +19,7 @@ from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.histogram.named import named_column
 from dpsketch.sketches.histogram.votes.private import PrivateVoteHistogram
 from dpsketch.sketches.histogram.votes.spec import DEFAULT_SEED, VoteHistogramSpec
-from dpsketch.sketches.histogram.votes.table import Keys, VoteTable, buckets_of
+from dpsketch.sketches.histogram.votes.table import KeyBytes, VoteTable, buckets_of
 from dpsketch.sketches.sketch import Entries, Parsed, Sketch
 from dpsketch.sketches.weights import checked_total
 
@@ -95,7 +95,7 @@ class VoteHistogram(Sketch[VoteHistogramSpec, PrivateVoteHistogram]):
     def _prepare(self, entries: Entries) -> Callable[[], None]:
         places = buckets_of(entries.prints, self._row_key, self._spec.max_counters)
         rows = np.arange(len(entries.prints)) if entries.rows is None else entries.rows
-        held = Keys.of(entries.values.column)
+        held = KeyBytes.of(entries.values.column)
         return partial(self._table.cast, places, entries.prints, entries.amounts, rows, held)
 
     def _absorb(self, other: Self) -> None:

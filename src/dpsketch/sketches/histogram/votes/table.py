@@ -26,13 +26,13 @@ from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.sketches.weights import COUNTER_LIMIT
 
-__all__ = ["Keys", "VoteTable", "buckets_of"]
+__all__ = ["KeyBytes", "VoteTable", "buckets_of"]
 
 Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Keys:
+class KeyBytes:
     """Keys by their bytes: row r has ``data[edges[r]:edges[r + 1]]``. Sensitive."""
 
     data: Bytes
@@ -83,7 +83,7 @@ class VoteTable:
         self._names: Bytes = np.empty(0, np.uint8)
         self._edges: Integers = np.zeros(buckets + 1, np.int64)
 
-    def cast(self, buckets: Integers, prints: Words, times: Integers, rows: Integers, keys: Keys) -> None:
+    def cast(self, buckets: Integers, prints: Words, times: Integers, rows: Integers, keys: KeyBytes) -> None:
         """Count records in turn: each is so many ``times`` one of the rows of ``keys``, in its bucket."""
         holders = np.full(len(self.votes), kernels.STORED, np.int64)
         names = read_only(self._names)
@@ -104,7 +104,7 @@ class VoteTable:
     def absorb(self, other: VoteTable) -> None:
         """Add another table: its majority counts are votes for its keys, and its pairs are load."""
         held = np.flatnonzero(other.votes)
-        keys = Keys(read_only(other._names), other._edges)
+        keys = KeyBytes(read_only(other._names), other._edges)
         self.cast(held, other._prints[held], other.votes[held], held, keys)
         self.loads += other.loads - other.votes
 
