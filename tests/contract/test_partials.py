@@ -130,7 +130,7 @@ def test_a_task_that_spark_repeats_makes_another_partial(row: Row) -> None:
         if row.name.endswith("user"):
             columns["user_text"] = users
         (made,) = tasks.counting(prototype, disjoint_users=False)(iter([pa.RecordBatch.from_pydict(columns)]))
-        return parts.Part(made.column("part")[0].as_py())
+        return parts.TaskPart(made.column("part")[0].as_py())
 
     one, repeated, other = task_of(["a", "b"]), task_of(["a", "b"]), task_of(["c", "d"])
     ids = [dps.load_sensitive(part.data).partial_ids for part in (one, repeated, other)]

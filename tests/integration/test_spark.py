@@ -465,7 +465,7 @@ def test_files_of_text_are_read_by_the_same_rules(spark: Any, tmp_path: Path) ->
         )
         state = files.decode(into.to_sensitive_bytes(), allow_sensitive=True)
         wanted = files.decode(expected.to_sensitive_bytes(), allow_sensitive=True)
-        assert np.array_equal(state.arrays["counters"], wanted.arrays["table"])
+        assert np.array_equal(state.arrays["counters"], wanted.arrays["counters"])
         assert len(state.arrays["users"]) == (0 if stated else 3)
         assert (everything(into) == everything(expected)) is not stated
     with pytest.raises(SourceError, match="whole numbers in some of the files and text or another type in others"):

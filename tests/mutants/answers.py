@@ -356,7 +356,7 @@ INTERVALS = [
     ),
     Mutant(
         "tree-counts-rows-in-a-byte",
-        "Level._reaching",
+        "PrefixLevel._reaching",
         "counts = np.empty(len(prints), np.uint16)",
         "counts = np.empty(len(prints), np.uint8)",
         "tests/unit/test_heavy_level.py -k all_of_many_rows",
@@ -364,7 +364,7 @@ INTERVALS = [
     ),
     Mutant(
         "tree-halves-prefixes-alike",
-        "Passed.of",
+        "PassedPrefixes.of",
         "sizes = left.values if last else left.alike * left.values",
         "sizes = left.values",
         "tests/unit/test_twins_of_trees.py -k survives",
@@ -428,7 +428,7 @@ INTERVALS = [
     ),
     Mutant(
         "decoding-lists-by-own-errors",
-        "Found.half_widths",
+        "FoundKeys.half_widths",
         "return self.decoded.far_half_widths(",
         "return self.decoded.half_widths(",
         "tests/unit/test_heavy_lowest.py -k one_interval_for_all",

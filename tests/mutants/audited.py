@@ -51,14 +51,6 @@ AUDITED = [
         "quantiles are drawn with half of their sensitivity",
     ),
     Mutant(
-        "audited-classifier-centre",
-        "DensityClassifier.fit",
-        "drawn[CENTRE] = permit.draw(law, {CENTRE: centre_vector(scaled)})",
-        "drawn[CENTRE] = {**permit.draw(law, {CENTRE: centre_vector(scaled)}), 'table': centre_vector(scaled)}",
-        f"{_TABLE} test_a_private_centre_holds",
-        "the private centre of a classifier is the exact mean",
-    ),
-    Mutant(
         "audited-svim-report",
         "SVIM.last_phase",
         "return SubsetDirect(self.epsilon, max_items=length",
@@ -84,7 +76,7 @@ AUDITED = [
     ),
     Mutant(
         "audited-stated-noise",
-        "Grid._drawn",
+        "AttackGrid._drawn",
         "return release(self._claimed), noise",
         "return release(asked), noise",
         f"{_POWER}␣counts-gaussian-record-add",

@@ -33,7 +33,7 @@ PERMITS = [
     ),
     Mutant(
         "command-takes-any-delta",
-        "Budget.refuse_careless",
+        "BudgetOptions.refuse_careless",
         "self.delta >= CARELESS_DELTA:",
         "False:",
         "tests/cli/test_parts.py",

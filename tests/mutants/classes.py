@@ -166,8 +166,8 @@ CLASSES = [
     Mutant(
         "features-sizes",
         "Shape.contribution",
-        "return Contribution(STEPS**2, math.isqrt(self.rows * self.width * STEPS**2))",
-        "return Contribution(STEPS**2, STEPS)",
+        "return FeatureBounds(STEPS**2, math.isqrt(self.rows * self.width * STEPS**2))",
+        "return FeatureBounds(STEPS**2, STEPS)",
         f"{_FEATURES} laplace_noise_is",
         "Laplace noise for the length of features, not for the sum of their sizes",
     ),

@@ -272,12 +272,12 @@ DENSITIES = [
         "all records of a batch go into one row",
     ),
     Mutant(
-        "classifier-centre-without-noise",
-        "DensityClassifier.fit",
-        "drawn[CENTRE] = permit.draw(law, {CENTRE: centre_vector(scaled)})",
-        "drawn[CENTRE] = {**permit.draw(law, {CENTRE: centre_vector(scaled)}), 'table': centre_vector(scaled)}",
-        f"{_PARTS} test_a_classifier␣and␣add_remove",
-        "the private centre of a classifier is the exact mean",
+        "drawn-arrays-can-be-replaced",
+        "Permit.draw",
+        "array.flags.writeable = False",
+        "array.flags.writeable = True",
+        "tests/contract/test_core.py::test_a_forgotten_part_promises_nothing",
+        "a kind can put exact data in the place of what was drawn, after it was drawn",
         top=True,
     ),
     Mutant(

@@ -104,7 +104,7 @@ def test_kinds_that_are_compared_can_be_planned_and_say_where_they_suit(name: st
     if row.questions:
         assert row.plan_path is not None
         assert row.suits
-        assert KINDS[row.command or name].start_path is not None
+        assert KINDS[row.command or name].has_command
     if row.instead is not None:
         assert set(row.questions) <= set(KINDS[row.instead].questions)
         assert KINDS[row.instead].instead is None

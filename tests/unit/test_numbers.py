@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch import accounting, core, kernels, ledger, local, noise, plan, privacy, sketches
+from dpsketch import accounting, core, kernels, laws, ledger, local, noise, plan, privacy, sketches
 from dpsketch.core.move import Distance, Move, Sensitivity, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.laws.alp import Projection
@@ -171,25 +171,18 @@ KEEPING: dict[type, dict[str, Any]] = {
 
 # What the library makes of checked numbers, and hands out or keeps to itself: nobody else builds these.
 MADE = {
-    "Atoms Audit Bounded Calibration CapLoss CellLaw Cells Charge Claim Columns Curve Decoded Entry Estimate",
-    "Estimates Field Found Grid GridLoss IntegerKeys KeyBatch KeySpace Line Link Location Mechanism Parsed",
-    "AcuteMove ClassDensitySpec ClassSpec Corrections EmbeddingMap Extras Landmarks MapSpec",
-    "Finding Stretch OpenLayout Portion PrivateClassSums PrivateDailyHistogram",
-    "PrivateDensity PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Projection Proposal Quantile RankError",
-    "Received ReleasePreview SetBatch Silent Snapshot Spent State Table Tally TextKeys Threshold VectorBatch",
-    "Flips Floor Memory Part Prepared Spread Terms TooLow Attempt Prediction SharedNoise LocalProtocol",
-    "MapSpec Survival NamedWindow AbsentKeys Corrections AcuteMove ListedCounts CountThreshold CountNoise Landmarks",
-    "ClassDensitySpec Extras",
-    "_Weighed AutoBound BoundCurve Choice Lift MomentProfileSpec Weights",
-    "Entries Holdings Pairs PrivateHistogram PrivateVoteHistogram Reach Rows Votes WeightedRounds",
-    "_Weighed AutoBound BoundCurve Choice Vector Published Seizable Coins MergedShares",
-    "Corrections ListedCounts AcuteMove ClassDensitySpec CountNoise Landmarks CountThreshold Survival NamedWindow",
-    "AbsentKeys Extras MapSpec",
-    "Entries Holdings Pairs PrivateHistogram PrivateVoteHistogram Reach Rows VoteRelease VoteThreshold WeightedRounds",
-    "PrivateQuantiles BitRow HashedProtocol OneBit OneItem RowTable SupportProtocol _Children _CountMean Left Level",
-    "Passed Sum PrivateDistinctCount Calendar PrivateSeries Publications _Projected Segments Waves _Added _Measured",
+    "AbsentKeys AcuteMove Atoms Attempt BitRow BoundCurve Calendar CapLoss CellLaw Charge Choice ClassDensitySpec",
+    "ClassSpec Coins Corrections CountNoise CountPrediction CountThreshold Curve Decoded DenseLevel DensityGrid",
+    "EmbeddingMap Entries Entry Estimate Estimates Extras Field Flips Floor Found FoundKeys GridLoss HashedProtocol",
+    "HistogramPrediction Holdings IntegerKeys KeySpace Landmarks Left Lift Link ListedCounts LocalProtocol Location",
+    "MapSpec Memory MergedShares MomentProfileSpec NamedWindow OneBit OneItem Pairs ParsedMessages Passed",
+    "PrefixLevel Prepared PrivateDailyHistogram PrivateHistogram PrivateSeries PrivateVoteHistogram Problem",
+    "Proposal Publications Published Quantile RankError Received RecordColumns ReleasePreview RowTable Rows",
+    "SearchPrediction Segments Seizable SetBatch SharedNoise Silent SketchedLevel Spent Spread State Stretch Sum",
+    "SupportProtocol Survival Table TableShape Tally Terms TextKeys TooLow Vector VectorBatch Votes Waves",
+    "WeightedRounds Weights _Added _Children _CountMean _Measured _Projected _Weighed",
 }
-PACKAGES = (accounting, core, ledger, local, plan, sketches)
+PACKAGES = (accounting, core, laws, ledger, local, plan, sketches)
 MODULES = (kernels, noise, privacy)
 NUMERIC = re.compile(r"\b(int|float)\b")
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from dpsketch.audit import losses
 from dpsketch.audit.findings import BOTH, AuditRow, Finding, printed_promise
-from dpsketch.sketches.histogram import Histogram
+from dpsketch.sketches.histogram import Histogram, VoteHistogram
 from dpsketch.sketches.sparse import SparseHistogram
 from dpsketch.truncated import Law
 
@@ -121,9 +121,10 @@ class Named(AuditRow):
         unit, plain = self.unit_of(_KEYS, self._weight), self._votes or self._sparse
         if self._sparse:
             sketch: Any = SparseHistogram(unit=unit, domain=1 << 20, expected_keys=4, threshold_share=_SHARE)
+        elif self._votes:
+            sketch = VoteHistogram(unit=unit, key_type="int", max_counters=buckets)
         else:
-            bounds: dict[str, Any] = {"max_counters": buckets} if self._votes else {}
-            sketch = Histogram(unit=unit, key_type="int", **bounds)
+            sketch = Histogram(unit=unit, key_type="int")
         given: dict[str, Any] = {"users": [user for _, user, _ in stream]} if self.level == "user" else {}
         if not plain:
             given["weights"] = [weight for _, _, weight in stream]
