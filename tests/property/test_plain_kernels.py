@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpsketch._compiled import bounding, countsketch, distinct, grouping, heavy, identity, location, xxh64
@@ -281,6 +281,7 @@ KEPT[identity.__name__].pop("place_of")
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.binary(max_size=50), max_size=8), st.integers(0, 9))
+@example([bytes(range(1, length + 1)) for length in range(40)], 3)  # every length, each byte different
 def test_texts_have_the_same_identities(texts: list[bytes], before: int) -> None:
     data = np.frombuffer(bytes(before) + b"".join(texts), np.uint8)
     edges = before + np.cumsum([0, *map(len, texts)])

@@ -224,6 +224,10 @@ def test_intervals_of_small_trees_hold_under_laplace_noise(bits: int) -> None:
     assert covered.max() <= 0.97
     normal = 1.96 * np.sqrt(weights**2 @ [law.variance for law in laws])
     assert np.mean(errors <= normal[:, np.newaxis], axis=1).min() < 0.944
+    # With much noise half a step is nothing, and only the heavier tails make an interval longer than the normal one.
+    found, weights, laws = asked_of_a_small_tree(bits, epsilon=0.02)
+    normal = 1.96 * np.sqrt(weights**2 @ [law.variance for law in laws])
+    assert ((found.high - found.low) / 2 / normal).max() > 1.03
 
 
 @pytest.mark.parametrize("epsilon", [4.0, 6.0, 7.0, 8.0, 12.0])
