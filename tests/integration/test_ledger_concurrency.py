@@ -181,6 +181,7 @@ def test_a_transaction_that_failed_is_never_taken_for_committed(postgresql_url: 
 
 def test_a_charge_outlives_a_crash_of_the_server_that_prefers_speed(postgresql_url: str) -> None:
     """A server, database or role may be set to answer a COMMIT before it is written; more than that is left alone."""
+    Ledger(postgresql_url).create(f"begun {uuid.uuid4()}", epsilon=1.0, delta=0.0, unit=per_record())
 
     def kept(setting: str) -> object:
         store = Store(f"{postgresql_url}?options=-csynchronous_commit%3D{setting}")
@@ -192,6 +193,7 @@ def test_a_charge_outlives_a_crash_of_the_server_that_prefers_speed(postgresql_u
 
 
 def test_a_session_leaves_nothing_to_the_next_client_of_a_pooler(postgresql_url: str) -> None:
+    Ledger(postgresql_url).create(f"begun {uuid.uuid4()}", epsilon=1.0, delta=0.0, unit=per_record())
     store = Store(postgresql_url)
     names = [f"{uuid.uuid4()}" for _ in range(12)]
 
