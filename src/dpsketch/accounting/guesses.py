@@ -1,4 +1,4 @@
-"""Roots of the Gaussian mechanism's (ε, δ), nearly exact. Nothing relies on them: whoever asks checks the formula.
+"""Roots of the Gaussian mechanism's (ε, δ), nearly exact. Nothing relies on them: callers check each root.
 
 Floating point finds the root, and Newton's method in mpmath's numbers its last digits.
 """

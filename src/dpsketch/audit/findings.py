@@ -245,7 +245,7 @@ class AuditRow(ABC):
         return self.relation == "replace"
 
     def unit_of(self, max_keys: int, max_weight: float = 1.0) -> Unit:
-        """Return the unit: a record, or a user of so many keys, of at most so much weight each."""
+        """Return the unit: a record, or a user, with bounds on keys and on the weight of each."""
         if self.level == "user":
             return per_user(max_keys, max_weight=max_weight, neighbours=self.relation)
         return per_record(max_weight=max_weight, neighbours=self.relation)

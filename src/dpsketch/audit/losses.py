@@ -97,7 +97,7 @@ def own_noise(seen: Floats, places: npt.NDArray[np.intp]) -> Floats:
     runs, numbers = seen.shape
     covariance = seen.T @ seen / runs + np.eye(numbers) * 1e-9
     precision = np.linalg.inv(covariance)
-    # A regression on so many numbers takes that much off by chance.
+    # A regression on this many numbers lowers the residual that much by chance.
     left: Floats = (seen @ precision)[:, places] / np.diag(precision)[places]
     return left * math.sqrt(runs / max(1, runs - numbers))
 

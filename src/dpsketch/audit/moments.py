@@ -24,7 +24,7 @@ from dpsketch.sketches.moment import MomentSketch
 __all__ = ["MOMENTS", "Moments"]
 
 _KEYS, _WEIGHT, _SIZE = 2, 3.0, 10
-# So many records has the stream that shows the variate.
+# Number of records in the stream that shows the variate.
 _MANY = 4000
 _HALF, _ONE = Attacked(epsilon=6.0, delta=1e-2), Attacked(epsilon=5.0, delta=0.0)
 # The exponent, the public total (0 for none), and the budget.
@@ -83,7 +83,7 @@ class Moments(AuditRow):
         ]
 
     def _sketch(self, others: int, held: int, nulls: int = 0) -> MomentSketch:
-        """Return a sketch of a unit with so many keys beyond bounds, and of others with one record on one key each."""
+        """Return a sketch of a unit with more keys than its bound, and of others with one record on one key each."""
         p, total, _ = _ASKED[self.subject]
         unit, users = self.unit_of(_KEYS, _WEIGHT), self.level == "user"
         sketch = MomentSketch(p=p, size=_SIZE, unit=unit, public_total=total, key_type="int")

@@ -14,7 +14,7 @@ HASH_BITS = 127  # of a long text's identity; one of the 128 says that it is a h
 
 
 def collision_chance(rows: int) -> float:
-    """Return a bound on the chance that any two different keys among so many rows are taken for one.
+    """Return a bound on the chance that any two different keys of a given number of rows are taken for one.
 
     It is n²/2¹²⁸: n(n−1)/2 pairs, each of which meets with probability 2⁻¹²⁷ if SipHash-2-4 under a secret key cannot
     be told from a random function (which is what it was designed for, and nobody has found otherwise). A table that

@@ -30,7 +30,6 @@ __all__ = [
     "hold_key_columns",
     "refuse_choice",
     "refuse_mismatch",
-    "stated_unit",
     "with_key_columns",
 ]
 
@@ -140,13 +139,6 @@ def refuse_mismatch(ours: Spec, theirs: Spec, action: str = "merge") -> None:
 
 def _short(value: Any) -> str:
     return json.dumps(value) if isinstance(value, dict | list) else str(value)
-
-
-def stated_unit(unit: Unit | None) -> Unit:
-    """Return the unit, which has no default: whoever starts a sketch states it."""
-    if unit is None:
-        raise InvalidInput("say unit=, whose presence releases hide: dps.per_record() or dps.per_user(max_keys=…).")
-    return unit
 
 
 def refuse_choice(unit: object) -> None:

@@ -33,7 +33,7 @@ def weights(design: Design, first: int, last: int) -> Floats:
 
 
 def errors(design: Design, horizon: int, window: int | None = None) -> Floats:
-    """Return the variance of totals, or of windows of so many days, for noise of variance 1 in what is published.
+    """Return the variance of totals, or of windows of a number of days, for noise of variance 1 in what is published.
 
     One for each day on which it can be asked: day 1, or day ``window``, to the last.
     """

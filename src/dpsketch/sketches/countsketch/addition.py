@@ -12,12 +12,11 @@ import pyarrow as pa
 from dpsketch import threads
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.arrays import Integers, Words
-from dpsketch.core.contributions import Cells, checked, sampled
-from dpsketch.core.move import Table
+from dpsketch.core.contributions import Cells
 from dpsketch.errors import CounterOverflow
 from dpsketch.hashing import hash_array
 
-__all__ = ["SHORT", "add_batch", "add_column", "check_records", "largest_size", "spread", "sum_of_tables"]
+__all__ = ["SHORT", "add_batch", "add_column", "largest_size", "spread", "sum_of_tables"]
 
 _SMALLEST_PART = 1 << 18
 SHORT = 1 << 14  # keys that are hashed all at once
@@ -38,13 +37,6 @@ def spread(
         cells.append(buckets + width * np.arange(level * rows, (level + 1) * rows))
         amounts.append(signs * units[:, np.newaxis])
     return Cells.of(np.concatenate(cells, axis=1), np.concatenate(amounts, axis=1), starts)
-
-
-def check_records(table: Table, prints: Words, row_keys: Words, units: Integers | int) -> None:
-    """Refuse a batch if one of its first records, or the heaviest, moves a table further than stated."""
-    assert table.shape is not None
-    places, amounts, _ = sampled(len(prints), units)
-    checked(table, spread([(prints[places], amounts)], row_keys[np.newaxis], table.shape[-1]))
 
 
 def add_batch(

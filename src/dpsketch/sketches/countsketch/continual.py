@@ -87,9 +87,9 @@ def PanPrivateCountSketch(  # noqa: N802
     Privacy
     -------
     The table starts from noise instead of zeros, so that its state is private at every moment; publication adds fresh
-    noise, because whoever saw the state before could otherwise subtract it and read the records that came after. Each
+    noise, because an attacker who saw the state could otherwise subtract it and read the records that came after. Each
     record is (ε, δ)-private, whatever the moment (:mod:`dpsketch.laws.pan_private` has the proof). What is published
-    carries both noises. ``publish`` ends the sketch. Its file is its state: whoever reads it has made the
+    carries both noises. ``publish`` ends the sketch. Its file is its state: reading the file is the
     one seizure, and **a state is published once, from its newest file only**.
 
     Accuracy

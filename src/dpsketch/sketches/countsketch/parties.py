@@ -88,7 +88,7 @@ def merge_releases(
     The merged release has the (ε, δ) that all parties asked for, against whoever sees it but no single share, as long
     as the stated fraction of parties is honest: dishonest ones know their own noise and can take it off. A sum of
     rounded shares is not exactly a rounded Gaussian; the difference, which
-    :mod:`~dpsketch.laws.shares` bounds, is charged to δ. Whoever sees a share by itself has what that
+    :mod:`~dpsketch.laws.shares` bounds, is charged to δ. An attacker who sees a share by itself has what that
     share guarantees, which is less.
 
     Examples

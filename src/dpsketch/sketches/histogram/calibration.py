@@ -81,7 +81,7 @@ def choose(
     epsilon, delta : float
         The budget.
     keys, weight : int
-        A unit moves at most so many keys, each by at most so much.
+        The number of keys that a unit moves, and by how much at most.
     replace : bool
         Whether neighbours have one unit in place of another.
     names_only : bool
