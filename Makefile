@@ -12,7 +12,7 @@ WORKERS ?= 3
 
 $(VENV)/demo.stamp: pyproject.toml
 	@sh distribution/environment.sh $(PYTHON) $(VENV)
-	$(BIN)/pip install --quiet -e .
+	$(BIN)/pip install --quiet -e '.[serve]'
 	touch $@
 
 $(VENV)/dev.stamp: pyproject.toml
@@ -23,15 +23,12 @@ $(VENV)/dev.stamp: pyproject.toml
 demo: $(VENV)/demo.stamp
 	$(BIN)/dpsketch demo -o demo-output
 
-# Numba's disk cache does not notice a changed callee in another module, so tests start without it.
 test: $(VENV)/dev.stamp
 	sh tests/install_components.sh
-	find src -name '*.nb[ic]' -delete
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not full"
 
 test-full: $(VENV)/dev.stamp
 	sh tests/install_components.sh
-	find src -name '*.nb[ic]' -delete
 	DPSKETCH_FRESH_NOISE=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 check: $(VENV)/dev.stamp docs

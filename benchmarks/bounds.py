@@ -26,15 +26,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from dpsketch.laws.choice import BOUNDS, tables
 from dpsketch.laws.chosen import Choice
-from dpsketch.laws.content import Pairs
+from dpsketch.laws.content import UserContent
 from dpsketch.laws.entries import ListedCounts
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import per_user
 from dpsketch.sketches.histogram import Histogram
 from dpsketch.sketches.histogram.spec import HistogramSpec
+from dpsketch.sketches.store import Store, rows_of
 
 STORED = Path(__file__).parent / "results" / "bounds.json"
 SETS = ("retail.dat", "kosarak_head36682.dat", "gowalla.dat")
@@ -134,12 +136,13 @@ def measured(data: Data) -> Iterator[dict[str, Any]]:
     clipping = cache(data.clipping)
     candidates = sorted({round(2 ** (i / 8)) for i in range(8 * 12 + 1)})
     candidates = [bound for bound in candidates if bound <= max(1, 2 * int(data.held.max()))]
-    prints = (data.users << 32 | data.keys).astype(np.uint64)
-    content = Pairs(data.size, data.users, data.keys, None, lambda rows: prints[rows])
+    store = Store(by_user=True)
+    store.add(rows_of(*(pa.chunked_array([column]) for column in (data.keys, data.users))))
+    content, places = UserContent(store.tables()), np.arange(len(np.unique(data.keys)))
     drawn = []
     for run in range(RUNS):
         with seeded_noise_for_tests_only(_seed(data, run)):
-            drawn.append(tables(*content.held(np.arange(data.size)), data.size))
+            drawn.append(tables(*content.held(places), data.size))
     for epsilon in EPSILONS:
         errors = {bound: math.sqrt(variance(bound, epsilon) + clipping(bound)) for bound in candidates}
         best = min(errors, key=lambda bound: errors[bound])

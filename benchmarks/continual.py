@@ -26,9 +26,9 @@ import numpy as np
 import numpy.typing as npt
 
 import dpsketch as dps
-from dpsketch.laws.blocks import Blocks
+from dpsketch.laws.designs import Blocks
 from dpsketch.laws.streams import Vector
-from dpsketch.sketches.continual import decoding
+from dpsketch.sketches.continual import windows
 
 STORED = Path(__file__).parent / "results" / "continual.json"
 SHAPE: dict[str, Any] = {"rows": 1, "width": 2048, "unit": dps.per_record(), "key_type": "int"}
@@ -99,7 +99,7 @@ def measured(days: int) -> Iterator[Any]:
         noise, tables = math.sqrt(stretch.law.variance), sketch.published[:, 0].astype(np.float64)
         answers = {
             asked: [
-                decoding.weights(sketch.design, 1 if window is None else day - window + 1, day)
+                windows.weights(sketch.design, 1 if window is None else day - window + 1, day)
                 for day in range(window or 1, days + 1)
             ]
             for asked, window in WINDOWS.items()
@@ -127,7 +127,7 @@ def closed_form(days: int) -> Iterator[Any]:
         sigma = sketch.design.sensitivity(unit, days).l2 / noise.mu
         line: dict[str, Any] = {"design": name, "horizon": days}
         for asked, window in WINDOWS.items():
-            stated = draws * (sigma / once) ** 2 * decoding.errors(sketch.design, days, window)
+            stated = draws * (sigma / once) ** 2 * windows.errors(sketch.design, days, window)
             line[asked] = [round(math.sqrt(float(x)), 3) for x in (stated.mean(), stated.max())]
         yield line
 

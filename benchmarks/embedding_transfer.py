@@ -35,10 +35,8 @@ from dpsketch.core.account import Account
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import Budget
 from dpsketch.sketches.density import class_spec, class_sums
-from dpsketch.sketches.density.class_partial import ClassPartial
-from dpsketch.sketches.density.class_spec import ClassSpec, Extras
-from dpsketch.sketches.density.class_waves import Waves
-from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
+from dpsketch.sketches.density.class_spec import STEPS, ClassSpec, EmbeddingMap, Extras, Waves
+from dpsketch.sketches.density.class_sums import ClassPartial
 
 KEPT = Path(__file__).parent / "results" / "embedding_transfer.json"
 START, END = "<!-- transfer: python -m benchmarks.embedding_transfer --write -->", "<!-- end of transfer -->"
@@ -112,7 +110,7 @@ def counted(name: str, dims: int, bandwidth: float) -> ClassPartial:
     X, y, _, _ = measured(name, dims)
     extras = Extras(0.1, Waves(dims, 2048, 1, bandwidth)) if bandwidth else Extras()
     held = started(dims, int(y.max()) + 1, extras)
-    held.update(X, y)
+    held.count(X, y)
     return held
 
 
@@ -140,7 +138,7 @@ def accuracy(name: str, values: Values, epsilon: float, seed: int) -> float:
         patched.enter_context(seeded_noise_for_tests_only(seed))
         again = started(dims, int(y.max()) + 1, extras)
         again._arrays = {name: held._arrays[name] for name in again._arrays}
-        sums = again.release(Budget(epsilon, DELTA), Account(), (X, y))
+        sums = again.publish(Budget(epsilon, DELTA), Account(), (X, y))
         return float(np.mean(sums.scores(Z).argmax(axis=1) == u))
 
 

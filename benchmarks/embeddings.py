@@ -38,9 +38,8 @@ from benchmarks.embedding_rivals import (
 )
 from dpsketch.core.account import Account
 from dpsketch.privacy import Budget
-from dpsketch.sketches.density.class_partial import ClassPartial
-from dpsketch.sketches.density.class_spec import ClassSpec, Extras
-from dpsketch.sketches.density.embedding import embedding_map
+from dpsketch.sketches.density.class_spec import ClassSpec, Extras, embedding_map
+from dpsketch.sketches.density.class_sums import ClassPartial
 
 Accuracy = Callable[[Data, Data, float, int], float]
 Found = dict[str, dict[str, dict[str, dict[str, float]]]]
@@ -119,8 +118,8 @@ def second_moments(*, public: bool) -> Accuracy:
         shape = embedding_map(X.shape[1], budget, classes, other[0] if public else None, None, None, 1)
         spec = ClassSpec(tuple(range(classes)), dps.per_record(), shape.spec, Extras(0.1), 1)
         held = ClassPartial.measuring(spec, shape)
-        held.update(X, y)
-        sums = held.release(budget, Account())
+        held.count(X, y)
+        sums = held.publish(budget, Account())
         return float(np.mean(sums.scores(Z).argmax(axis=1) == u))
 
     return accuracy

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.sketches.countsketch import PrivateCountSketch
-from dpsketch.sketches.countsketch.location import (
+from dpsketch.sketches.countsketch.estimates import (
     MEDIAN,
     Location,
     choose_location,

@@ -20,8 +20,9 @@ import pyarrow as pa
 
 import dpsketch as dps
 from benchmarks.peers import run_peer
-from dpsketch._compiled.countsketch import median_of_rows, row_values
+from dpsketch._compiled.countsketch import row_values
 from dpsketch.privacy import per_record
+from dpsketch.sketches.countsketch.estimates import median_of_rows
 from dpsketch.sketches.heavy import HeavyHitters
 
 RECORDS, KEYS, SKEW, THRESHOLD = 10**6, 10**5, 1.1, 300

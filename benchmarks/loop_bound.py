@@ -29,9 +29,8 @@ import numpy as np
 import pyarrow as pa
 
 from dpsketch import threads
-from dpsketch._compiled.countsketch import ADD_PIECE
-from dpsketch._compiled.countsketch import _locate as locate
-from dpsketch._compiled.xxh64 import hash_integers
+from dpsketch._compiled.countsketch import PIECE, locate
+from dpsketch._compiled.hashing import hash_integers
 from dpsketch.hashing import FINGERPRINT_SEED, row_keys
 from dpsketch.privacy import per_record
 from dpsketch.sketches.countsketch import CountSketch
@@ -87,7 +86,7 @@ def adding(keys: Any, width: int, clock: Callable[[], float] = time.process_time
 
 def hashing(keys: Any) -> Callable[[], float]:
     words = keys.view(np.uint64)[:PLACES]
-    scratch = np.empty(ADD_PIECE, np.uint64), np.empty(ADD_PIECE, np.int32), np.empty(ADD_PIECE, np.int8)
+    scratch = np.empty(PIECE, np.uint64), np.empty(PIECE, np.int32), np.empty(PIECE, np.int8)
     return lambda: rate(lambda: hash_alone(words, row_keys(1, ROWS), np.uint64(WIDTH), *scratch), len(words))
 
 

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch._compiled.chacha import LANES, chacha20_blocks
-from dpsketch._compiled.moment import project
+from dpsketch._compiled.moment import LANES, chacha20_blocks, project
 from dpsketch.hashing import fingerprint
 from dpsketch.privacy import per_record
 from dpsketch.sketches.moment import MomentSketch

@@ -61,8 +61,6 @@ BOUNDS = {
     ("end_to_end", "integers from Parquet against memory"): "integers from Parquet: from memory",
     ("end_to_end", "strings from Parquet against memory"): "texts from Parquet: from memory",
     ("end_to_end", "distinct strings from Parquet against Arrow alone"): "distinct texts from Parquet: Arrow's reading",
-    ("loading", "a table of 1.3 MB: load against its digest"): "load, 1.3 MB: its digest alone",
-    ("loading", "a table of 84 MB: load against its digest"): "load, 84 MB: its digest alone",
     ("spark", "strings, frame against handing over"): "counting a DataFrame on Spark: handing it over",
     ("service", "single reports against validating alone, SQLite"): "reports stored, SQLite: validating alone",
     ("service", "single reports against validating alone, PostgreSQL"): "reports stored, PostgreSQL: validating alone",
@@ -71,18 +69,6 @@ BOUNDS = {
 
 # What is said above the rows of a benchmark: why a goal that is missed cannot be met, or what a reader can do about it.
 NOTES = {
-    "startup": (
-        "Where a command takes longer than is allowed, the rows *against loading* say what stops it: the libraries "
-        "that it cannot do without take that long to load, before a line of ours runs. None of these commands has "
-        "enough to do to be worth the compiler; `dpsketch demo --compile` compiles beforehand for whoever has more."
-    ),
-    "loading": (
-        "What is loaded was copied into memory first, because a file that is checked and then read again may have "
-        "changed in between; of a file above 4 MB while what came is hashed, by a second thread. Of a small one the "
-        "copy and the walk through its metadata remain, about 0.2 ms: after the digest has gone through a megabyte, "
-        "little of what walks it is left in the processor's cache. The rows *against reading it and its digest*, and "
-        "*against that and Arrow's and JSON's own parsing*, say how near that bound is."
-    ),
     "spark": (
         "Of a DataFrame whatever counts in Python first gets its rows from Spark, which count_min_sketch need not. The "
         "rows of *handing over* say what that alone takes: Spark reads and hashes the texts, and sends the hashes."

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch.sketches.comparison import errors_on_same_data
+from benchmarks.count_min import errors_on_same_data
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 ROWS = (5, 19)

@@ -86,13 +86,13 @@ def _contestants(session: Any, folder: Path) -> dict[str, Callable[[], object]]:
 def _hand_over(frame: Any) -> object:
     from pyspark.sql import functions
 
-    from dpsketch.spark import merge
+    from dpsketch.spark.construction import large_batches
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([pa.array([sum(batch.num_rows for batch in batches)])], names=["rows"])
 
     prints = frame.select(functions.when(functions.col("key").isNotNull(), functions.xxhash64("key")))
-    with merge.settings(frame.sparkSession, width=9):
+    with large_batches(prints):
         return prints.mapInArrow(rows, "rows long").collect()
 
 

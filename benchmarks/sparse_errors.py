@@ -16,9 +16,8 @@ import numpy.typing as npt
 from dpsketch.arrays import Integers
 from dpsketch.privacy import per_record
 from dpsketch.sketches.countsketch import CountSketch
-from dpsketch.sketches.sparse.guidance import bits_a_key, plain_threshold
-from dpsketch.sketches.sparse.private import PrivateSparseHistogram
-from dpsketch.sketches.sparse.sketch import SparseHistogram
+from dpsketch.sketches.sparse.estimators import pure, stability
+from dpsketch.sketches.sparse.sketch import PrivateSparseHistogram, SparseHistogram
 
 __all__ = ["DOMAIN", "VALUES", "Line", "by_space", "by_value", "main"]
 
@@ -102,7 +101,13 @@ def _published_errors(histogram: SparseHistogram, data: Data) -> tuple[float, ..
 
 
 def _threshold_errors(private: PrivateSparseHistogram, data: Data) -> tuple[float, ...]:
-    alone = plain_threshold(private.spec, private.guarantee)
+    (table,), spec, promised = private.spec.tables(), private.spec, private.guarantee
+    apart = table.between(spec.unit.neighbours)
+    alone = (
+        stability(promised.epsilon, promised.delta, apart, table.move)
+        if promised.delta
+        else pure(promised.epsilon, apart, spec.domain)
+    )
     noisy = data.truth + alone.noise.sample(len(data.truth))
     # Of 2³² absent keys about one survives under the pure rule, and none under the other: no probe is among them.
     kept = (noisy >= alone.cutoff) & (data.truth > 0)
@@ -119,7 +124,7 @@ def by_space(probes: int = 1000) -> Iterator[Line]:
                 histogram = SparseHistogram(unit=per_record(), domain=DOMAIN, expected_keys=keys, collisions=collisions)
                 data.fill(histogram)
                 private = histogram.release(epsilon=1, delta=delta)
-                bits = bits_a_key(private.spec, private.law)
+                bits = private.law.projection.columns * private.law.projection.rows / keys
                 words = f"{name} keys, δ = {delta:g}"
                 yield Line(f"{words}: sparse histogram", data.errors(private.estimate(data.keys).value), bits)
                 for rows in (3, 7):

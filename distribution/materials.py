@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ def bill(site: Path, name: str) -> dict[str, Any]:
 
     It states no time and no random number, so that the same environment gives the same bill.
     """
-    held = {_key(one.metadata["Name"]): one for one in distributions(path=[str(site)])}
-    root = held.pop(_key(name))
+    held = {key_of(one.metadata["Name"]): one for one in distributions(path=[str(site)])}
+    root = held.pop(key_of(name))
     held = {key: one for key, one in sorted(held.items()) if key not in _TOOLS}
     references = {key: _reference(one) for key, one in held.items()}
     return {
@@ -32,19 +32,20 @@ def bill(site: Path, name: str) -> dict[str, Any]:
         "dependencies": [
             {
                 "ref": _reference(one),
-                "dependsOn": sorted({references[key] for key in _needed(one) if key in references}),
+                "dependsOn": sorted({references[key] for key in needed(one) if key in references}),
             }
             for one in (root, *held.values())
         ],
     }
 
 
-def _key(name: str) -> str:
+def key_of(name: str) -> str:
+    """Return the form in which names of distributions are compared."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _reference(one: Distribution) -> str:
-    return f"pkg:pypi/{_key(one.metadata['Name'])}@{one.version}"
+    return f"pkg:pypi/{key_of(one.metadata['Name'])}@{one.version}"
 
 
 def _component(one: Distribution, kind: str) -> dict[str, Any]:
@@ -58,9 +59,9 @@ def _component(one: Distribution, kind: str) -> dict[str, Any]:
     return fields | ({"licenses": [{"license": {"name": text}} for text in named]} if named else {})
 
 
-def _needed(one: Distribution) -> Iterator[str]:
-    """Yield what it needs here, without its extras."""
+def needed(one: Distribution, extras: Iterable[str] = ()) -> Iterator[str]:
+    """Yield what it needs here, with some of its extras."""
     for text in one.requires or []:
         requirement = Requirement(text)
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            yield _key(requirement.name)
+        if requirement.marker is None or any(requirement.marker.evaluate({"extra": name}) for name in ("", *extras)):
+            yield key_of(requirement.name)

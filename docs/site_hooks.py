@@ -38,26 +38,29 @@ def on_page_content(html: str, **_: Any) -> str:
 
 def commands() -> Iterator[tuple[str, ...]]:
     """Yield every command that can be typed, as its words."""
-    import typer.main
-
     from dpsketch.cli.app import app
 
-    yield from _walk((), typer.main.get_command(app))
-
-
-def _walk(words: tuple[str, ...], command: Any) -> Iterator[tuple[str, ...]]:
-    if not hasattr(command, "commands"):
+    for words, _ in walk((), app):
         yield words
+
+
+def walk(words: tuple[str, ...], command: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield a command, where it does something itself, and all below it, with the words to type."""
+    import click
+
+    if not isinstance(command, click.Group):
+        yield words, command
         return
     if words and command.invoke_without_command:
-        yield words
-    for name, inner in command.commands.items():
-        yield from _walk((*words, name), inner)
+        yield words, command
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        yield from walk((*words, name), command.get_command(context, name))
 
 
 def help_of(*words: str) -> str:
     """Return what a command prints with ``--help``."""
-    from typer.testing import CliRunner
+    from click.testing import CliRunner
 
     from dpsketch.cli.app import app
 
@@ -80,6 +83,8 @@ def cli_reference() -> str:
         "| 3 | the budget of the dataset does not cover the release |\n"
         "| 4 | the file to be written exists |\n"
         "| 130 | interrupted |",
+        'For completion of commands and options, put `eval "$(_DPSKETCH_COMPLETE=bash_source dpsketch)"` into your '
+        "`~/.bashrc` (`zsh_source` and `fish_source` for other shells).",
         f"```text\n{help_of()}\n```",
     ]
     for words in commands():

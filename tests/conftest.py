@@ -13,8 +13,6 @@ from typing import Any
 
 import hypothesis
 import pytest
-
-# Once numba is loaded every kernel is compiled, so that tests compare what compiled kernels give.
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 

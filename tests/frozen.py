@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 import dpsketch as dps
-from dpsketch.costs import cost_to_json
 from dpsketch.noise import seeded_noise_for_tests_only
+from dpsketch.privacy import cost_to_json
 
 FILE = Path(__file__).parent / "vectors" / "frozen.json"
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from dpsketch.laws.flips import Coins
+from dpsketch.laws.distinct import Coins
 from dpsketch.laws.sparse import SparseLaw
 from dpsketch.laws.stable import Lift
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian

@@ -17,10 +17,10 @@ from typing import Any
 import httpx
 
 from dpsketch import local
-from dpsketch.server import auth, create_app
-from dpsketch.server.auth import Scope
+from dpsketch.server import create_app
 from dpsketch.server.settings import Settings
-from dpsketch.server.storage import Storage
+from dpsketch.server.storage import Scope, Storage, Token, digest_of
+from dpsketch.server.storage import new_token as fresh_token
 
 PROTOCOL = local.SubsetHashing(epsilon=2.0, max_items=1, key_type="text")
 
@@ -49,9 +49,9 @@ def make_token(store: str, scope: str, name: str) -> dict[str, str]:
 
 def new_token(store: str, scope: Scope) -> str:
     """Make a token as the command line does, without the start of a process."""
-    secret = auth.new_token()
+    secret = fresh_token()
     storage = Storage(store)
-    storage.add_token(auth.Token(secrets.token_hex(8), scope, scope), auth.digest_of(secret))
+    storage.add_token(Token(secrets.token_hex(8), scope, scope), digest_of(secret))
     storage.close()
     return secret
 

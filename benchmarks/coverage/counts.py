@@ -49,11 +49,6 @@ def one_number(shape: str, budget: str) -> Iterator[Case]:
         private = built(seed, keys, counts, 5, 128).release(**BUDGETS[budget])
         top = private.top(20, candidates=keys)
         yield Answer.of("top 20 of 250, jointly", counts[np.searchsorted(keys, top.key)], top, joint=True)
-        total = private.inner_product(keys[::5], np.ones(50))
-        yield Answer.of("inner_product, total of 50 keys", counts[::5].sum(), total)
-        weights = np.linspace(-1, 1, 250)
-        yield Answer.of("inner_product, signed weights", counts @ weights, private.inner_product(keys, weights))
-        yield Answer.of("second_moment", np.sum(counts.astype(float) ** 2), private.second_moment())
 
     yield Case("CountSketch", f"{shape}, 250 keys, 5×128", budget, RELEASES, trial)
 
@@ -66,8 +61,6 @@ def few_cells(rows: int, width: int, budget: str) -> Iterator[Case]:
         private = built(seed, keys, counts, rows, width).release(**BUDGETS[budget])
         if seed < RELEASES // 4:
             yield Answer.of("estimate", counts, private.estimate(keys))
-        yield Answer.of("second_moment", np.sum(counts.astype(float) ** 2), private.second_moment())
-        yield Answer.of("inner_product, total of 8 keys", counts[:8].sum(), private.inner_product(keys[:8], np.ones(8)))
 
     yield Case("CountSketch", f"40 keys, {rows}×{width}", budget, RELEASES, trial)
 

@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 FOLDER = ROOT / "benchmarks" / "results" / "coverage"
 _WRITTEN = {"δ > 0": "approximate", "δ = 0": "pure", "×": "x", "ε = ": "epsilon "}
 _DATA = "benchmarks/coverage/data.py"
-# Of the folder of a kind, sketch.py takes records in; of streams it puts the days of an answer together.
 _COUNTED = re.compile(
-    r"src/dpsketch/(noise|truncated|hashing|kernels|_compiled/.*|local/.*|sketches/tails|sketches/continual/.*"
-    r"|sketches/(\w+/)+(?!(sketch|ordered|command|picture)\.py)\w+)\.py"
+    r"src/dpsketch/(noise|truncated|hashing|kernels|_compiled/.*|local/.*|sketches/quantiles"
+    r"|sketches/(\w+/)+(?!command\.py)\w+)\.py"
 )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from dpsketch.audit import known_mechanisms
-from dpsketch.audit.kinds import KINDS
+from dpsketch.audit.grid import KINDS
 from dpsketch.audit.sampled import BY_LAW
 
 DOCS = Path(__file__).parents[1]

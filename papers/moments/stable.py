@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch.accounting.stable import stable_table
+from dpsketch.accounting.moments import stable_table
 
 Floats = npt.NDArray[np.float64]
 

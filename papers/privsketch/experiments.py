@@ -13,6 +13,7 @@ import numpy.typing as npt
 from dpsketch import local
 
 from . import large_budgets as large
+from . import metrics
 from .data import Collected, Sets, collect
 from .drawing import BIT, DIRECT, HASHING, LEAST, MEAN, OLH, PRIVSKETCH, SVIM, UNSAMPLED
 
@@ -66,7 +67,7 @@ def errors(sets: Sets, found: Sweep) -> dict[str, Points]:
     """Return the mean squared errors of a sweep."""
     shares = sets.shares
     return {
-        name: {epsilon: local.mean_squared_error(made.value, shares) for epsilon, made in points.items()}
+        name: {epsilon: metrics.mean_squared_error(made.value, shares) for epsilon, made in points.items()}
         for name, points in found.items()
     }
 
@@ -75,7 +76,7 @@ def over_hashes(protocol: Any, sets: Sets, keys: Integers | None = None, *, draw
     """Return a protocol's error as a mean over ``draws`` of its hash functions: one draw of few says little."""
     shares = sets.shares if keys is None else sets.shares[keys]
     made = [collect(replace(protocol, seed=seed), sets, keys).value for seed in range(1, draws + 1)]
-    return float(np.mean([local.mean_squared_error(value, shares) for value in made]))
+    return float(np.mean([metrics.mean_squared_error(value, shares) for value in made]))
 
 
 def frequent_items(
@@ -92,8 +93,8 @@ def frequent_items(
         values = {name: [found[name][DEFAULT].value] for name in (PRIVSKETCH, HASHING)}
         values[SVIM] = [_mined(sets, k) for _ in range(repetitions)]
         for name, each in values.items():
-            variance[name][k] = float(np.nanmean([local.top_variance(one, shares, sets.users, k) for one in each]))
-            rank[name][k] = float(np.mean([local.normalised_cumulative_rank(one, shares, k) for one in each]))
+            variance[name][k] = float(np.nanmean([metrics.top_variance(one, shares, sets.users, k) for one in each]))
+            rank[name][k] = float(np.mean([metrics.normalised_cumulative_rank(one, shares, k) for one in each]))
     return variance, rank
 
 
@@ -147,7 +148,7 @@ def few_people(sets: Sets, epsilons: Iterable[float], keys: Integers) -> dict[st
                 PRIVSKETCH: large.privsketch_sampled(sketches, keys, epsilon, rng),
             }
         for name, value in values.items():
-            found[name][epsilon] = local.mean_squared_error(value, sets.shares[keys])
+            found[name][epsilon] = metrics.mean_squared_error(value, sets.shares[keys])
     return found
 
 
@@ -158,10 +159,10 @@ def shapes(cases: dict[float, tuple[Sets, Integers, int, int]]) -> dict[str, Poi
     for x, (sets, keys, rows, width) in cases.items():
         shares = sets.shares[keys]
         for name, value in _shape_values(sets, DEFAULT, keys, rows, width).items():
-            found[name][x] = local.mean_squared_error(value, shares)
+            found[name][x] = metrics.mean_squared_error(value, shares)
         if id(sets) not in known:
             made = collect(local.SubsetHashing(DEFAULT, max_items=sets.row.cap), sets, keys)
-            known[id(sets)] = local.mean_squared_error(made.value, shares)
+            known[id(sets)] = metrics.mean_squared_error(made.value, shares)
         found[HASHING][x] = known[id(sets)]
     return found
 

@@ -5,9 +5,10 @@ Names are loaded when they are first used, so that ``import dpsketch`` and the c
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dpsketch import lazy
 
-TYPE_CHECKING = False  # as typing has it, which takes longer to load than all of this
 if TYPE_CHECKING:
     from dpsketch import kernels as kernels
     from dpsketch import local as local
@@ -73,69 +74,34 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Budget",
-    "BudgetExceeded",
-    "ContinualCountSketch",
-    "ContinualSketch",
-    "CountSketch",
-    "CounterOverflow",
-    "DensityClassifier",
-    "DensitySketch",
-    "DistinctSet",
-    "DistinctSketch",
-    "DpsketchError",
-    "Estimate",
-    "Estimates",
-    "FileRefused",
-    "Guarantee",
-    "HeavyHitters",
-    "Histogram",
-    "InvalidInput",
-    "Ledger",
-    "LedgerError",
-    "MomentProfile",
-    "MomentSketch",
-    "MomentSketchAsPublished",
-    "PanPrivateCountSketch",
-    "PrivateCountSketch",
-    "PrivateDensity",
-    "PrivateDistinct",
-    "PrivateDistinctBitmap",
-    "PrivateDistinctCount",
-    "PrivateHeavyHitters",
-    "PrivateHistogram",
-    "PrivateMoment",
-    "PrivateMomentProfile",
-    "PrivateQuantiles",
-    "PrivateRanges",
-    "PrivateSeries",
-    "PrivateSparseHistogram",
-    "PrivateVoteHistogram",
-    "Quantile",
-    "QuantileSketch",
-    "RangeSketch",
-    "ReleaseNotWritten",
-    "ReleaseRefused",
-    "SensitiveData",
-    "Share",
-    "SketchBroken",
-    "SourceError",
-    "SparseHistogram",
-    "SpecMismatch",
-    "Unit",
-    "VoteHistogram",
-    "kernels",
-    "keyed",
-    "load",
-    "load_sensitive",
-    "local",
-    "merge_releases",
-    "per_record",
-    "per_user",
-    "random_key",
-    "random_seed",
-]
+# The names of each module, loaded when they are first used; under "" those that are modules themselves.
+_HOMES = {
+    "": "kernels local",
+    "errors": (
+        "BudgetExceeded CounterOverflow DpsketchError FileRefused InvalidInput LedgerError "
+        "ReleaseNotWritten ReleaseRefused SensitiveData SketchBroken SourceError SpecMismatch"
+    ),
+    "seeds": "keyed random_key random_seed",
+    "kinds": "load load_sensitive",
+    "ledger": "Ledger",
+    "privacy": "Budget Guarantee Unit per_record per_user",
+    "results": "Estimate Estimates",
+    "sketches.continual.series": "PrivateSeries",
+    "sketches.continual.sketch": "ContinualSketch",
+    "sketches.countsketch": (
+        "ContinualCountSketch CountSketch PanPrivateCountSketch PrivateCountSketch Share merge_releases"
+    ),
+    "sketches.density": "DensityClassifier DensitySketch PrivateDensity",
+    "sketches.distinct": ("DistinctSet DistinctSketch PrivateDistinct PrivateDistinctBitmap PrivateDistinctCount"),
+    "sketches.heavy": "HeavyHitters PrivateHeavyHitters",
+    "sketches.histogram": "Histogram PrivateHistogram PrivateVoteHistogram VoteHistogram",
+    "sketches.moment": "MomentProfile MomentSketch MomentSketchAsPublished PrivateMoment PrivateMomentProfile",
+    "sketches.quantiles": "PrivateQuantiles QuantileSketch",
+    "sketches.ranges": "PrivateRanges Quantile RangeSketch",
+    "sketches.sparse": "PrivateSparseHistogram SparseHistogram",
+}
+
+__all__ = sorted(name for names in _HOMES.values() for name in names.split())
 
 
 def __dir__() -> list[str]:
@@ -143,33 +109,4 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy.names(
-        __name__,
-        **{
-            "": "kernels local",
-            "errors": (
-                "BudgetExceeded CounterOverflow DpsketchError FileRefused InvalidInput LedgerError "
-                "ReleaseNotWritten ReleaseRefused SensitiveData SketchBroken SourceError SpecMismatch"
-            ),
-            "seeds": "keyed random_key random_seed",
-            "kinds": "load load_sensitive",
-            "ledger": "Ledger",
-            "privacy": "Budget Guarantee Unit per_record per_user",
-            "results": "Estimate Estimates",
-            "sketches.continual.series": "PrivateSeries",
-            "sketches.continual.sketch": "ContinualSketch",
-            "sketches.countsketch": (
-                "ContinualCountSketch CountSketch PanPrivateCountSketch PrivateCountSketch Share merge_releases"
-            ),
-            "sketches.density": "DensityClassifier DensitySketch PrivateDensity",
-            "sketches.distinct": (
-                "DistinctSet DistinctSketch PrivateDistinct PrivateDistinctBitmap PrivateDistinctCount"
-            ),
-            "sketches.heavy": "HeavyHitters PrivateHeavyHitters",
-            "sketches.histogram": "Histogram PrivateHistogram PrivateVoteHistogram VoteHistogram",
-            "sketches.moment": "MomentProfile MomentSketch MomentSketchAsPublished PrivateMoment PrivateMomentProfile",
-            "sketches.quantiles": "PrivateQuantiles QuantileSketch",
-            "sketches.ranges": "PrivateRanges Quantile RangeSketch",
-            "sketches.sparse": "PrivateSparseHistogram SparseHistogram",
-        },
-    )
+    __getattr__ = lazy.names(__name__, **_HOMES)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsketch.errors import InvalidInput
+from dpsketch.core.drawn import combined
+from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.numbers import probability, real_number, whole_number
 from dpsketch.release import require_keys, typed_keys
-from dpsketch.results import Estimates
+from dpsketch.results import NOISE_ONLY, Estimates
 from dpsketch.sketches.kinds import KINDS
 from dpsketch.sketches.specs import fingerprint_of
 
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dpsketch.hashing import KeyType
+    from dpsketch.privacy import Guarantee
     from dpsketch.release import Answering, Release
 
-__all__ = ["answer", "decode", "describe", "top"]
+__all__ = ["answer", "compare", "decode", "describe", "top"]
 
 _ALL = 2**31  # as many keys as may be asked for
 
@@ -141,6 +143,56 @@ def _top(
     told = {"progress": progress} if release.searches else {}
     found: Estimates = release.top(n, candidates=listed, confidence=confidence, **told)
     return replace(found, counts=release.counts)
+
+
+def compare(
+    one: Release, other: Release, asked: list[Any], confidence: float, key_type: KeyType | None = None
+) -> tuple[Estimates, Guarantee]:
+    """Return the second answer less the first, with an interval for the difference, and the guarantee of both.
+
+    Without keys, all that two histograms name are compared, the largest changes first. The interval covers the error
+    of the two releases only.
+    """
+    if one.guarantee.unit != other.guarantee.unit:
+        raise InvalidInput("the two releases protect different units: what they count is not the same. Compare others.")
+    if (one.kind, one.key_columns) != (other.kind, other.key_columns):
+        raise InvalidInput("the two releases are of different kinds, or have keys of different columns.")
+    found = _change(one, other, asked or _named(one, other), confidence, key_type)
+    if not asked:
+        order = sorted(range(len(found)), key=lambda i: -abs(found.value[i]))
+        sides = {side: getattr(found, side)[order] for side in ("value", "low", "high")}
+        found = replace(found, key=[found.key[i] for i in order], **sides)
+    found = replace(found, note=" ".join(filter(None, [found.note, NOISE_ONLY])))
+    return found, combined(one.guarantee, other.guarantee)
+
+
+def _named(one: Any, other: Any) -> list[Any]:
+    """Return all keys that two releases name."""
+    if not (hasattr(one, "keys") and hasattr(other, "keys")):
+        raise InvalidInput("these releases name no keys: say which to compare, as KEY… or --keys-from FILE.")
+    named = list(dict.fromkeys([*one.keys, *other.keys]))
+    if not named:
+        raise InvalidInput("neither release names a key: say which to compare, as KEY… or --keys-from FILE.")
+    return named
+
+
+def _change(one: Any, other: Any, asked: list[Any], confidence: float, key_type: KeyType | None) -> Estimates:
+    """Return the second answer less the first.
+
+    Where the releases subtract, that is a release of its own, and its interval is that of one estimate. Elsewhere both
+    intervals are widened so that both hold together (Bonferroni), and their ends are subtracted.
+    """
+    if hasattr(one, "__sub__"):
+        try:
+            return answer(other - one, asked, confidence, None, key_type)
+        except SpecMismatch:
+            pass  # of other shapes or seeds
+    each = (1 + confidence) / 2
+    before, after = (answer(release, asked, each, None, key_type) for release in (one, other))
+    return Estimates(
+        before.key, after.value - before.value, after.low - before.high, after.high - before.low, confidence,
+        before.counts, before.note or after.note,
+    )  # fmt: skip
 
 
 def describe(release: Release, size: int) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Keys of several columns: a tuple in Python, one CSV row wherever it is text.
 
 A compound key is its parts' texts, in the order of the columns; a whole number is its decimal digits, and what is
-neither number nor text its canonical text (:mod:`dpsketch.canonical`). Counted, stored
+neither number nor text its canonical text (:mod:`dpsketch.columns`). Counted, stored
 and written, it is one text: the row of a CSV file with those fields (RFC 4180), separated by commas, a field in quotes
 if, and only if, it holds a comma, a quote or an end of line, quotes doubled inside. No two tuples of one length share
 a row: ``("a,b", "c")`` is ``"a,b",c`` and ``("a", "b,c")`` is ``a,"b,c"``. A key of which any part is missing is a
@@ -19,10 +19,10 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import key_type_of, to_arrow
-from dpsketch.lazy import arrow_compute as pc
 
 __all__ = ["CompoundKey", "compound_column", "compound_keys", "join_parts", "parsed_keys", "text_scalar"]
 

@@ -16,7 +16,9 @@ writer; the vectors under ``tests/vectors/files`` fail if a version of it lays t
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
+import json
 import math
 import os
 import re
@@ -25,13 +27,14 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from dpsketch._arrow_stream import (
+    CONTINUATION,
     FIXED_BITS,
     MAX_COLUMNS,
     Column,
@@ -39,8 +42,6 @@ from dpsketch._arrow_stream import (
     read_batch,
     read_schema,
 )
-from dpsketch._digest import KEY, MAX_HEADER, check, checked_bytes, digest_place, digest_text
-from dpsketch._header import header_fault, header_text, parsed_header
 from dpsketch.errors import FileRefused, InvalidInput, SensitiveData
 
 __all__ = [
@@ -60,6 +61,17 @@ __all__ = [
 FORMAT_VERSION = 1
 MAX_VALUES = 1 << 40
 """No array has more values than this, its empty dimensions counted as 1."""
+KEY = b"dpsketch"
+"""The one key of the metadata in a file's first message."""
+MAX_HEADER = 1 << 20
+"""The Arrow schema message, with the JSON header in it, is at most so many bytes."""
+DAMAGED = (
+    "the file is damaged: it was cut short or altered after it was written (its SHA-256 does not match). "
+    "Copy it again, or make it again."
+)
+NOT_OURS = "this is not a dpsketch file. Give a release (*.dps) or a sketch (*.sketch) that dpsketch wrote."
+_MARKER = b'"sha256":"'
+_MARKED = re.compile(_MARKER + rb'([0-9a-f]{64})"')
 
 Array = npt.NDArray[Any] | list[str] | list[bytes]
 
@@ -67,6 +79,11 @@ _BESIDE = ".dpsketch-"
 _MAX_DIMENSIONS = 8
 _KIND = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_FIRST = 1 << 16  # what is read to see whether a file is ours
+_PIECE = 1 << 16
+_ZEROS = b"0" * 64  # what stands in the place of the digest while it is worked out
+_MAX_DEPTH = 32
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Stored(Mapping[str, Array]):
@@ -146,7 +163,7 @@ def encode(document: Document) -> bytes:
         raise InvalidInput("a file's kind is a short name in lower case, as in 'counts'.")
     if not isinstance(document.sensitive, bool):  # anything else could be taken for "public"
         raise InvalidInput("say whether the file is sensitive with True or False.")
-    fault = header_fault(document.header, 1) if isinstance(document.header, dict) else "no dictionary"
+    fault = _header_fault(document.header, 1) if isinstance(document.header, dict) else "no dictionary"
     if fault:
         raise InvalidInput(f"the file's header holds {fault}, which the format does not take.")
     if len(document.arrays) > MAX_COLUMNS:
@@ -162,7 +179,7 @@ def encode(document: Document) -> bytes:
         kind = pa.large_list(pa.field("item", values.type, nullable=False))
         fields.append(pa.field(name, kind, nullable=False))
         columns.append(pa.LargeListArray.from_arrays(_column(np.array([0, len(values)])), values, type=kind))
-    text = header_text(
+    text = _header_text(
         {
             "format_version": FORMAT_VERSION,
             "kind": document.kind,
@@ -178,8 +195,8 @@ def encode(document: Document) -> bytes:
     with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression=None)) as writer:
         writer.write_batch(pa.record_batch(columns, schema=schema))
     data = memoryview(sink.getvalue())
-    place = digest_place(data)
-    return b"".join((data[:place], digest_text(data, place), data[place + 64 :]))
+    place = _digest_place(data)
+    return b"".join((data[:place], _digest(data, place), data[place + 64 :]))
 
 
 def decode(data: bytes | memoryview, *, allow_sensitive: bool) -> Document:
@@ -193,14 +210,14 @@ def decode(data: bytes | memoryview, *, allow_sensitive: bool) -> Document:
         The file is marked sensitive and ``allow_sensitive`` is false.
     """
     view = memoryview(data)
-    check(view)
+    _check(view)
     return _decoded(view, allow_sensitive)
 
 
 def _decoded(view: memoryview, allow_sensitive: bool) -> Document:
     """Return the document in bytes that were checked."""
     schema = read_schema(view)
-    envelope = parsed_header(schema.metadata.get(KEY, b""))
+    envelope = _parsed_header(schema.metadata.get(KEY, b""))
     version = envelope.get("format_version")
     if type(version) is not int or version < 1:
         raise forged("its header names no format version")
@@ -285,7 +302,7 @@ def sync_folder(folder: Path) -> None:
 def read(path: str | os.PathLike[str], *, allow_sensitive: bool) -> Document:
     """Read a document from a file; see :func:`decode` for what is refused."""
     try:
-        return _decoded(checked_bytes(path), allow_sensitive)
+        return _decoded(_checked_bytes(path), allow_sensitive)
     except (FileRefused, SensitiveData) as refusal:
         raise type(refusal)(f"{os.fspath(path)}: {refusal}") from None
 
@@ -300,6 +317,121 @@ def rebuilt(document: Document, cls: Any) -> Any:
         # The digest was right, so the file was forged or written by something else: say which part, not its content.
         refused = type(error).__name__
     raise FileRefused(f"the file's header is not one that dpsketch writes ({refused}).")
+
+
+def _digest_place(data: bytearray | memoryview) -> int:
+    """Find the digest's 64 characters in the schema message; the one thing done before they are checked."""
+    end = _schema_end(data)
+    head = bytes(data[: min(end, MAX_HEADER + 8)])
+    if head[:4] != CONTINUATION or KEY not in head:
+        head = bytes(data[: MAX_HEADER + 8])
+    if head[:4] != CONTINUATION or KEY not in head:
+        raise FileRefused(NOT_OURS)
+    found = _MARKED.search(head, 8, end)
+    if end > len(head) or found is None or head.count(_MARKER, 8, end) != 1:
+        raise FileRefused(DAMAGED)
+    return found.start(1)
+
+
+def _digest(data: memoryview, place: int) -> bytes:
+    """Return the digest of a file whose own stands at a place."""
+    digest = hashlib.sha256(data[:place])
+    digest.update(_ZEROS)
+    digest.update(data[place + 64 :])
+    return digest.hexdigest().encode()
+
+
+def _check(data: memoryview) -> None:
+    """Refuse bytes that are not those of which a digest was written."""
+    place = _digest_place(data)
+    if bytes(data[place : place + 64]) != _digest(data, place):
+        raise FileRefused(DAMAGED)
+
+
+def _checked_bytes(path: str | os.PathLike[str]) -> memoryview:
+    """Return what a file or a pipe holds, checked; a large file that is not ours is refused before it is in memory.
+
+    Every byte is read once, into memory that is ours: what was checked is what is used, whatever becomes of the file.
+    """
+    with Path(path).open("rb") as file:
+        data = bytearray(file.read(_FIRST))
+        if _schema_end(data) > len(data) or KEY not in data:
+            data += file.read(MAX_HEADER + 8 - len(data))
+        _digest_place(data)
+        while piece := file.read(_PIECE):
+            data += piece
+    view = memoryview(data).toreadonly()
+    _check(view)
+    return view
+
+
+def _schema_end(data: bytes | bytearray | memoryview) -> int:
+    """Return where the first message says that it ends."""
+    return 8 + int.from_bytes(data[4:8], "little")
+
+
+def _header_text(envelope: dict[str, Any]) -> bytes:
+    r"""Return the header's text, in which the digest's marker occurs exactly once.
+
+    The marker is ``"sha256":"``. Its first quote cannot close a string (a letter follows), so it opens one or is an
+    escaped quote inside one; either way its ``s`` stands inside a string, and is not itself escaped. There ``\u0073``
+    means the same, so that what the caller wrote is replaced without changing its meaning, and no new marker arises.
+    """
+
+    def dump(value: Any) -> str:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    parts = [f"{dump(key)}:{dump(envelope[key])}".replace('"sha256":"', '"\\u0073ha256":"') for key in sorted(envelope)]
+    return ("{" + ",".join([*parts, f'"sha256":"{_ZEROS.decode()}"']) + "}").encode()
+
+
+def _parsed_header(text: bytes) -> dict[str, Any]:
+    """Return what a header's text says; refuse text that dpsketch would not write."""
+
+    def refuse(_: str) -> NoReturn:
+        raise ValueError
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(pairs) != len(mapping := dict(pairs)):
+            raise ValueError
+        return mapping
+
+    try:
+        value = json.loads(text.decode("ascii"), parse_constant=refuse, object_pairs_hook=unique)
+    except (ValueError, RecursionError):
+        raise forged("its header is not JSON as dpsketch writes it") from None
+    if not isinstance(value, dict):
+        raise forged("its header is not a JSON object")
+    if fault := _header_fault(value):
+        raise forged(f"its header holds {fault}")
+    return value
+
+
+def _header_fault(value: object, depth: int = 0) -> str | None:
+    """Say what in a header would not come back as it was written, if anything."""
+    if depth > _MAX_DEPTH:
+        return f"more than {_MAX_DEPTH} levels"
+    match value:
+        case str():
+            return "text that is not Unicode" if not value.isascii() and _SURROGATE.search(value) else None
+        case None | bool():
+            return None
+        case int():
+            return None if -(1 << 63) <= value < 1 << 64 else "an integer of more than 64 bits"
+        case float():
+            return None if math.isfinite(value) else "a float that is not finite"
+        case list():
+            items = value
+        case dict():
+            if not all(isinstance(key, str) for key in value):
+                return "a key that is not text"
+            items = [*value, *value.values()]
+        case _:
+            return f"a {type(value).__name__}"
+    for item in items:  # a loop: a header has a hundred values, and whoever loads a small file waits for them
+        if fault := _header_fault(item, depth + 1):
+            return fault
+    return None
 
 
 def _shape_fault(shape: object) -> str | None:

@@ -6,7 +6,7 @@ afterwards, one row at a time, through :func:`row_keys`.
 
 An integer key is a 64-bit pattern. A signed integer is taken in two's complement and an unsigned one as it is, so −1
 and 2⁶⁴ − 1 are one key; integers outside [−2⁶³, 2⁶⁴) are refused. Bytes are a text key with those bytes. Keys of other
-types (dates, booleans, decimals and so on) are one of the two by :mod:`dpsketch.canonical`. A missing key (an Arrow
+types (dates, booleans, decimals and so on) are one of the two by :mod:`dpsketch.columns`. A missing key (an Arrow
 null, a masked element, None, a NaN) is dropped and counted.
 """
 
@@ -14,20 +14,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+from xxhash import xxh64_intdigest
 
 from dpsketch import threads
-from dpsketch._compiled.splitmix import mix
-from dpsketch._compiled.xxh64 import hash_integers, hash_slices
+from dpsketch._compiled.hashing import hash_integers, hash_slices, mix
 from dpsketch.arrays import read_only
-from dpsketch.canonical import canonical, is_canonical
-from dpsketch.columns import as_column, has_schema, uncountable, valid_rows
+from dpsketch.columns import as_column, canonical, has_schema, is_canonical, uncountable, valid_rows
 from dpsketch.errors import InvalidInput, SpecMismatch
-from dpsketch.lazy import arrow_compute as pc
 
 __all__ = [
     "TEXT_FINGERPRINTS", "KeyBatch", "KeyType", "dictionary_codes", "fingerprint", "hash_array", "key_type_of",
@@ -39,6 +39,7 @@ KeyType = Literal["int", "text"]
 FINGERPRINT_SEED = np.uint64(42)
 KIND_OF_KEY: dict[KeyType, str] = {"int": "integer", "text": "text"}
 _SMALLEST_PART = 1 << 18  # keys that are worth a thread
+_FEW = 32  # keys that a library hashes one by one: a short question is not to wait for the compiler
 GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 # Text keys of which another engine has computed the fingerprints, so that nothing is left to hash.
 TEXT_FINGERPRINTS = pa.opaque(pa.uint64(), "fingerprint of text", "dpsketch")
@@ -79,7 +80,7 @@ def fingerprint(keys: Any, key_type: KeyType | None = None) -> KeyBatch:
     keys : sequence
         A list, tuple or other sequence; a NumPy array; an Arrow array, chunked or not, sliced or not, with or without a
         dictionary; a pandas Series or Index; a polars Series. Integers, text or bytes, all of one kind, or what
-        :mod:`dpsketch.canonical` makes one of them.
+        :mod:`dpsketch.columns` makes one of them.
     key_type : {"int", "text"}, optional
         What the keys must be. A batch without a type (an empty list, nothing but nulls) fits either.
 
@@ -170,16 +171,14 @@ def row_keys(seed: int, rows: int, purpose: str = "countsketch") -> npt.NDArray[
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
         raise InvalidInput("seed must be an integer in [0, 2**64).")
-    origin = np.frombuffer(purpose.encode() + int(seed).to_bytes(8, "little"), np.uint8)
-    state = np.empty(1, np.uint64)
-    hash_slices(origin, read_only(np.array([0, len(origin)], np.int32)), FINGERPRINT_SEED, state)
-    return mix(state + GOLDEN_GAMMA * np.arange(1, rows + 1, dtype=np.uint64))
+    origin = np.uint64(xxh64_intdigest(purpose.encode() + int(seed).to_bytes(8, "little"), 42))
+    return mix(origin + GOLDEN_GAMMA * np.arange(1, rows + 1, dtype=np.uint64))
 
 
 def to_arrow(keys: Any, key_type: KeyType | None = None) -> pa.ChunkedArray:
     """View or convert any accepted container as a chunked Arrow array of whole numbers or text.
 
-    ``key_type`` says what is asked for: decimals may be either. See :mod:`dpsketch.canonical`.
+    ``key_type`` says what is asked for: decimals may be either. See :mod:`dpsketch.columns`.
     """
     column = as_column(keys)
     return column if is_canonical(column.type) else _canonical(column, key_type, has_schema(keys))
@@ -255,6 +254,9 @@ def _hash_integer_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> None
     if kind.itemsize < 8:
         patterns = patterns.astype(np.int64)
     words = read_only(patterns.view(np.uint64))
+    if len(words) <= _FEW:
+        hashes[:] = [xxh64_intdigest(word.tobytes(), 42) for word in words]
+        return
     threads.run(
         [
             partial(hash_integers, words[part], FINGERPRINT_SEED, hashes[part])
@@ -283,6 +285,9 @@ def text_buffers(array: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[An
 
 def _hash_text_array(array: pa.Array, hashes: npt.NDArray[np.uint64]) -> None:
     texts, edges = text_buffers(array)
+    if len(hashes) <= _FEW:
+        hashes[:] = [xxh64_intdigest(texts[start:stop].data, 42) for start, stop in pairwise(edges.tolist())]
+        return
     threads.run(
         [
             partial(hash_slices, texts, edges[part.start : part.stop + 1], FINGERPRINT_SEED, hashes[part])

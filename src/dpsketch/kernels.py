@@ -12,7 +12,7 @@ Two kernels have no such family, and are inner products of features instead: :cl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
@@ -30,7 +30,6 @@ __all__ = [
     "Euclidean",
     "Gaussian",
     "HashKernel",
-    "Jaccard",
     "Kernel",
     "Linear",
     "Manhattan",
@@ -172,32 +171,6 @@ class Angular:
 
 
 @dataclass(frozen=True, slots=True)
-class Jaccard:
-    """Sets instead of points: the share of their items that two sets have in common, to the ``power``.
-
-    A row hashes every item and keeps the smallest hash; two sets agree there if the smallest of their union lies in
-    both (Broder, 1997). Items are integers or text. Two empty sets are alike.
-
-    Examples
-    --------
-    >>> Jaccard().similarity([{"a", "b"}], [{"a", "b"}, {"b", "c"}, set()]).round(3)
-    array([[1.   , 0.333, 0.   ]])
-    """
-
-    power: int = 1
-    name: ClassVar[str] = "jaccard"
-
-    def __post_init__(self) -> None:
-        hold_whole(self, "power", low=1, high=LARGEST_POWER)
-
-    def similarity(self, points: Sequence[Collection[Any]], others: Sequence[Collection[Any]]) -> Floats:
-        """Return the exact kernel between each set and each other, an array of points × others."""
-        first, second = [set(items) for items in points], [set(items) for items in others]
-        shares = [[len(a & b) / len(a | b) if a or b else 1.0 for b in second] for a in first]
-        return np.array(shares).reshape(len(first), len(second)) ** self.power
-
-
-@dataclass(frozen=True, slots=True)
 class Gaussian:
     """The bell curve exp(−c²/2), with c the distance in bandwidths: short tails, and no cells.
 
@@ -260,16 +233,16 @@ class Linear:
         return found + 0.0
 
 
-HashKernel = Euclidean | Manhattan | Angular | Jaccard
+HashKernel = Euclidean | Manhattan | Angular
 Kernel = HashKernel | Gaussian | Linear
 
-NAMES: dict[str, type[Euclidean | Manhattan | Angular | Jaccard | Gaussian | Linear]] = {
-    kind.name: kind for kind in (Euclidean, Manhattan, Angular, Jaccard, Gaussian, Linear)
+NAMES: dict[str, type[Euclidean | Manhattan | Angular | Gaussian | Linear]] = {
+    kind.name: kind for kind in (Euclidean, Manhattan, Angular, Gaussian, Linear)
 }
 
 
 def named(name: str, **parameters: Any) -> Kernel:
-    """Build a kernel by its name: "euclidean", "manhattan", "angular", "jaccard", "gaussian" or "linear".
+    """Build a kernel by its name: "euclidean", "manhattan", "angular", "gaussian" or "linear".
 
     Examples
     --------

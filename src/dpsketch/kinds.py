@@ -20,7 +20,7 @@ def load(source: str | PathLike[str] | bytes) -> Release:
     else:
         document = files.read(source, allow_sensitive=False)
     if document.header.get("derived"):
-        import dpsketch.sketches.continual.decoding  # noqa: F401  a window of a stream may be of any kind
+        import dpsketch.sketches.continual.windows  # noqa: F401  a window of a stream may be of any kind
     release: Release = files.rebuilt(document, _kind(document).private)
     return release
 

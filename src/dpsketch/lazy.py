@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-TYPE_CHECKING = False  # as typing has it, which takes longer to load than this
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
-__all__ = ["arrow_compute", "names"]
+__all__ = ["names"]
 
 
 def names(package: str, /, **homes: str) -> Callable[[str], Any]:
@@ -35,22 +34,3 @@ def names(package: str, /, **homes: str) -> Callable[[str], Any]:
         return value
 
     return find
-
-
-class _Later:
-    """A module that is loaded when something in it is first used."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Later, (self._name,)  # a copy that has no name yet would ask itself for it for ever
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(import_module(self._name), name)
-        setattr(self, name, value)
-        return value
-
-
-# Loading it makes three hundred functions, of which most commands use none.
-arrow_compute: Any = _Later("pyarrow.compute")

@@ -48,9 +48,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch._compiled.normal import near_quantiles
+from dpsketch._compiled.normal import upper_quantiles
 from dpsketch.errors import InvalidInput
-from dpsketch.normal import upper_quantiles
 from dpsketch.numbers import hold_whole, real_number, whole_number
 
 __all__ = [
@@ -233,7 +232,7 @@ class RoundedGaussian:
         return f"rounded Gaussian noise, σ = {self.sigma:.4g}"
 
     def _position(self, leading: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        y = upper_quantiles(np.multiply(leading, 2.0**-64), near_quantiles)  # half of U: the tail on one side
+        y = upper_quantiles(np.multiply(leading, 2.0**-64))  # half of U: the tail on one side
         y *= self.sigma
         y += 0.5
         return y

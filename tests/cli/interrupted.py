@@ -17,9 +17,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import dpsketch.cli.run
 import dpsketch.kinds  # noqa: F401
-from dpsketch.cli import app, main, recipes, spool  # noqa: F401
-from dpsketch.laws.secret import Secret
+from dpsketch.cli import main, recipes, spool  # noqa: F401
+from dpsketch.laws.stable import Secret
 from dpsketch.ledger import Payment
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.privacy import per_record

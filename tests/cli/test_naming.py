@@ -97,7 +97,7 @@ def test_a_copied_sketch_is_the_same_dataset(dpsketch, visits, tmp_path) -> None
 
 def test_what_is_remembered_is_no_digest_of_records(dpsketch, visits, tmp_path) -> None:
     """It stays as it is whatever the file holds; and no password of an address is in it."""
-    from dpsketch.cli.datasets import source_of
+    from dpsketch.cli.budget import source_of
 
     before = source_of([str(visits)])
     visits.write_text("url\nother\n")

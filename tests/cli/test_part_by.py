@@ -71,7 +71,7 @@ def test_what_cannot_be_divided_is_refused(dpsketch, visits, tmp_path) -> None:
         assert refused.code != 0
         assert words in refused.err
     moment = ("run", "moment", visits, "--key", "url", "--p", "0.5", "--size", "20", "--epsilon", "1", "--delta", "0")
-    assert "a secret of its own" in dpsketch(*moment, *by, "--no-ledger", "-o", "out").err
+    assert "--part-by does not apply to moment" in dpsketch(*moment, *by, "--no-ledger", "-o", "out").err
     assert not (tmp_path / "out").exists()
 
 

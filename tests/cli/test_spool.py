@@ -13,7 +13,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files
-from dpsketch.cli import run
+from dpsketch.cli import release
 from dpsketch.cli.spool import Ending, Spool
 from dpsketch.errors import DpsketchError, ReleaseRefused
 
@@ -105,14 +105,14 @@ def test_a_file_that_came_after_it_was_read_is_not_destroyed(
 ) -> None:
     """Another command replaced the sketch while this one released the old one: the new one is not what it ends."""
     sketch, other = sketch_file(tmp_path / "m.sketch"), sketch_file(tmp_path / "other.sketch")
-    content, real = other.read_bytes(), run._releasable
+    content, real = other.read_bytes(), release._releasable
 
     def replaced(path: Path) -> Any:
         loaded = real(path)
         shutil.move(other, sketch)
         return loaded
 
-    monkeypatch.setattr(run, "_releasable", replaced)
+    monkeypatch.setattr(release, "_releasable", replaced)
     done = dpsketch("release", "m.sketch", "--epsilon", "1", "--delta", "1e-6", "-o", "out.dps")
     assert done.code == 1
     assert "used up by another command" in done.err

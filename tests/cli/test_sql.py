@@ -115,7 +115,7 @@ def test_what_does_not_go_with_a_query_is_said(dpsketch: Any) -> None:
         (["--sql", "select lower(carrier) from 'flights/*.parquet'", "--key", "c"], "AS name", 2),
         (["--sql", "select carrier as c, who as c from 'flights/*.parquet'", "--key", "c"], "one name", 2),
         (["--sql", "select nowhere from 'flights/*.parquet'", "--key", "nowhere"], "no column 'nowhere'", 1),
-        (["--key", "Dest"], "name what to read", 2),
+        (["--key", "Dest"], "Name what to read", 2),
     ]
     for options, words, code in cases:
         refused = dpsketch("run", "histogram", *options, *BUDGET, "-o", "o.dps")

@@ -76,7 +76,7 @@ def test_users(dpsketch: Any, visits: dict[str, int]) -> None:
     ("words", "refusal"),
     [
         (["--weight", "n"], "no weights"),
-        (["--grid", "0.5"], "leave --grid"),
+        (["--grid", "0.5"], "drop --grid"),
         (["--others"], "--others does not apply"),
         (["--form", "rounds"], "loads, truncated, gaussian"),
         (["--max-weight", "3"], "max_weight is 1"),

@@ -48,7 +48,7 @@ def test_a_column_with_parentheses_in_its_name_is_quoted(dpsketch: Any, tmp_path
     refused = dpsketch("run", "histogram", "t.csv", "--key", "date (UTC)", *BUDGET, "-o", "no.dps")
     assert refused.code == 1
     assert "no column 'UTC'" in refused.err
-    assert "double quotes" in " ".join(dpsketch("run", "--help").out.split())
+    assert "double quotes" in " ".join(dpsketch("run", "histogram", "--help").out.split())
 
 
 def test_points_and_users_are_filtered_too(dpsketch: Any, tmp_path: Path) -> None:

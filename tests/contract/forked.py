@@ -91,7 +91,6 @@ def of_a_client() -> dict[str, Any]:
             "report": outcome(lambda: client.report(["tea"])),
             "spent": outcome(lambda: client.spent),
             "guarantee": outcome(lambda: client.guarantee),
-            "to_sensitive_bytes": outcome(client.to_sensitive_bytes),
             "its own": outcome(lambda: own.report(["tea"])),
         }
 

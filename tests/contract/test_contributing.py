@@ -17,7 +17,7 @@ from doc_pages import assert_alike, blocks, commands
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A clone without its history, in an otherwise empty folder."""
-    leave = shutil.ignore_patterns("__pycache__", "*.nb[ic]", "output")
+    leave = shutil.ignore_patterns("__pycache__", "output")
     for name in ("src", "tests"):
         shutil.copytree(guide.ROOT / name, tmp_path / name, ignore=leave)
     shutil.copy(guide.ROOT / "pyproject.toml", tmp_path)

@@ -14,14 +14,12 @@ import pytest
 import dpsketch as dps
 from dpsketch import files
 from dpsketch.core.account import Account
-from dpsketch.core.laws import Additive, Law
+from dpsketch.core.laws import Additive, ClassCounters, Law
 from dpsketch.core.move import Distance, Table
 from dpsketch.core.permit import Permit
 from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput, ReleaseRefused
-from dpsketch.laws.additive import ClassCounters
-from dpsketch.laws.designs import Banded, Contribution
-from dpsketch.laws.flips import Flips
-from dpsketch.laws.pan_private import PanPrivate
+from dpsketch.laws.designs import Banded, Contribution, PanPrivate
+from dpsketch.laws.distinct import Flips
 from dpsketch.laws.shares import MergedShares, OneShare, Share, ShareState
 from dpsketch.laws.streams import PUBLICATIONS, Found, Published, Seizable
 from dpsketch.laws.votes import Votes

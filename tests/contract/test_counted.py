@@ -11,7 +11,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.answers import answer, describe, top
-from dpsketch.cli.forms import Forms
+from dpsketch.cli.query import Forms
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.results import NOISE_ONLY, Estimates
 from dpsketch.sketches.kinds import KINDS

@@ -13,7 +13,8 @@ import dpsketch as dps
 from dpsketch import local
 from dpsketch.errors import DpsketchError, InvalidInput, ReleaseRefused, SketchBroken, SourceError
 from dpsketch.noise import seeded_noise_for_tests_only
-from dpsketch.sketches.countsketch import ContinualCountSketch, addition, clipping
+from dpsketch.sketches.countsketch import ContinualCountSketch, addition
+from dpsketch.sketches.countsketch import spec as counts
 from dpsketch.sketches.feed import feed
 from dpsketch.sources import Batch
 from interrupting import interrupted, sampled_lines
@@ -201,14 +202,14 @@ def test_an_interrupted_kernel_leaves_nobody_to_be_counted_twice(monkeypatch: py
     Tried again on a sketch that had not remembered its users, a user would move the table twice as far as the noise
     allows for: ε = 1 would be 2.12.
     """
-    whole = clipping.clip
+    whole = counts.clip
 
     def interrupted_after(*given: Any) -> int:
         whole(*given)
         raise KeyboardInterrupt
 
     sketch = dps.CountSketch(rows=3, width=16, unit=dps.per_user(max_keys=2))
-    monkeypatch.setattr(clipping, "clip", interrupted_after)
+    monkeypatch.setattr(counts, "clip", interrupted_after)
     with pytest.raises(KeyboardInterrupt):
         sketch.update(["a"], users=["ann"])
     monkeypatch.undo()
@@ -241,8 +242,8 @@ def test_an_interrupt_while_threads_count_ends_the_sketch(monkeypatch: pytest.Mo
 def test_an_interrupt_while_threads_count_users_ends_the_sketch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever thread it strikes: some users may be in the table, and all are remembered."""
     monkeypatch.setenv("DPSKETCH_THREADS", "2")
-    monkeypatch.setattr(clipping, "_SMALLEST_PART", 100)
-    whole = clipping.clip
+    monkeypatch.setattr(counts, "_SMALLEST_PART", 100)
+    whole = counts.clip
     for struck in (True, False):
 
         def interrupted_in_one(*given: Any, struck: bool = struck) -> int:
@@ -251,11 +252,11 @@ def test_an_interrupt_while_threads_count_users_ends_the_sketch(monkeypatch: pyt
                 raise KeyboardInterrupt
             return clipped
 
-        monkeypatch.setattr(clipping, "clip", interrupted_in_one)
+        monkeypatch.setattr(counts, "clip", interrupted_in_one)
         sketch = dps.CountSketch(rows=3, width=16, unit=dps.per_user(max_keys=2))
         with pytest.raises(KeyboardInterrupt):
             sketch.update(range(1000), users=range(1000))
-        monkeypatch.setattr(clipping, "clip", whole)
+        monkeypatch.setattr(counts, "clip", whole)
         for action in (
             sketch.to_sensitive_bytes,
             lambda sketch=sketch: sketch.update([1], users=[2000]),
@@ -277,7 +278,7 @@ def test_an_interrupted_collector_counts_all_or_refuses_to_go_on() -> None:
         if not interrupted(lambda some=collector: some.add(two), line):
             continue
         try:
-            assert collector.snapshot().users == 2
+            assert collector.copy().users == 2
         except SketchBroken:
             refused += 1
             for action in (collector.to_document, collector.copy, lambda some=collector: some.add(two)):
@@ -287,5 +288,5 @@ def test_an_interrupted_collector_counts_all_or_refuses_to_go_on() -> None:
             assert collector.add(two).users == 3
             with pytest.raises(InvalidInput, match="counted before"):
                 collector.add(two)
-            assert collector.snapshot().users == 3
+            assert collector.copy().users == 3
     assert refused

@@ -24,9 +24,9 @@ from dpsketch.core.contributions import Cells, added, checked, sampled
 from dpsketch.core.move import Distance, Move, Table
 from dpsketch.errors import ReleaseRefused, SketchBroken
 from dpsketch.privacy import Unit
-from dpsketch.sketches.countsketch import clipping
+from dpsketch.sketches.countsketch import spec as counts
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
-from dpsketch.sketches.distinct.spec import BITS, ONES
+from dpsketch.sketches.distinct.bitmap import BITS, ONES
 from dpsketch.sketches.heavy import sketch as heavy
 from oracles.moves import admits
 
@@ -502,7 +502,7 @@ def test_what_is_added_is_what_was_checked(kind: Kind, monkeypatch: pytest.Monke
         seen.setdefault(table.name, []).append(sums)
         return checked(table, given_cells)
 
-    for module in (contributions, clipping, heavy):
+    for module in (contributions, counts, heavy):
         monkeypatch.setattr(module, "checked", watched)
     monkeypatch.setattr(contributions, "FIRST", 10**9)  # all of a batch
 

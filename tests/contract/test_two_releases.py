@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsketch.audit.local import PROTOCOLS
+from dpsketch.audit.sampled import PROTOCOLS
 from dpsketch.errors import ReleaseRefused
 from dpsketch.noise import RoundedGaussian, seeded_noise_for_tests_only
 from sensitive import ROWS, Row

@@ -6,7 +6,6 @@ import os
 import shlex
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,8 @@ from doc_pages import ROOT, blocks
 
 SECTION = "## On the command line"
 # What comes with extras, and what only tests need: none of it may be missed.
-EXTRAS = ["pandas", "polars", "pyspark", "sklearn", "opendp", "psycopg", "pytest"]
+SERVICE = ["fastapi", "uvicorn", "uvloop", "httptools", "prometheus_client"]
+EXTRAS = ["pandas", "polars", "pyspark", "sklearn", "opendp", "psycopg", "pytest", *SERVICE]
 
 
 def first_page() -> list[str]:
@@ -24,27 +24,6 @@ def first_page() -> list[str]:
     line = text[: text.index(SECTION)].count("\n") + 1
     found = [block for block in blocks(ROOT / "README.md") if block.line > line and block.language == "console"]
     return [command for block in found[:2] for command in block.text.splitlines()]
-
-
-def served(program: list[str], environment: dict[str, str], folder: Path) -> None:
-    """Start a service, read its page, and end it."""
-    process = subprocess.Popen(
-        [*program, "--port", "0"],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        with urllib.request.urlopen(process.stdout.readline().strip(), timeout=60) as answer:
-            assert b"dpsketch" in answer.read()
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 def run_first_page(program: list[str], environment: dict[str, str], folder: Path, *, slow: bool) -> None:
@@ -57,30 +36,41 @@ def run_first_page(program: list[str], environment: dict[str, str], folder: Path
         if arguments[0] == "audit":  # 4,000 trials of each take twenty minutes, and it has tests of its own
             arguments += ["--trials", "100"]
         command = [*program, *arguments]
-        if arguments[0] == "serve":
-            served(command, environment, folder)
-        elif slow or arguments[0] not in ("audit", "plan"):
+        if slow or arguments[0] not in ("audit", "plan"):
             done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
             assert done.returncode == 0, (arguments, done.stderr)
     assert (folder / "urls.png").stat().st_size > 1_000
 
 
-def test_the_first_page_needs_no_extra(tmp_path: Path) -> None:
-    """All of its commands but plan and audit, which take long, in processes that cannot load what an extra brings."""
-    script = f"""
-import sys
+# A process that cannot load what an extra brings.
+WITHOUT_EXTRAS = f"""
+import importlib.machinery, sys
 
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {EXTRAS!r}:
-            raise ModuleNotFoundError(name)
+class Missing(importlib.machinery.PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in {EXTRAS!r} else super().find_spec(name, path, target)
 
-sys.meta_path.insert(0, Missing())
+sys.meta_path[:] = [Missing if finder is importlib.machinery.PathFinder else finder for finder in sys.meta_path]
 from dpsketch.cli import main
 main()
 """
+
+
+def test_the_first_page_needs_no_extra(tmp_path: Path) -> None:
+    """All of its commands but plan and audit, which take long, and serve, in processes without what extras bring."""
     assert len(first_page()) >= 8
-    run_first_page([sys.executable, "-c", script], dict(os.environ), tmp_path, slow=False)
+    run_first_page([sys.executable, "-c", WITHOUT_EXTRAS], dict(os.environ), tmp_path, slow=False)
+
+
+@pytest.mark.parametrize("arguments", [["--demo"], ["token", "list"]])
+def test_the_service_names_its_extra(tmp_path: Path, arguments: list[str]) -> None:
+    command = [sys.executable, "-c", WITHOUT_EXTRAS, "serve", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "pip install 'dpsketch[serve]'" in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.full

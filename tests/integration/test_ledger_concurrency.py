@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -21,13 +20,11 @@ from dpsketch.errors import BudgetExceeded, LedgerError, ReleaseRefused
 from dpsketch.ledger import Charge, Ledger, Payment, chain
 from dpsketch.ledger import connection as connection_module
 from dpsketch.ledger.connection import Connection, PostgresConnection
-from dpsketch.ledger.layout import TABLES
-from dpsketch.ledger.store import Store
+from dpsketch.ledger.store import TABLES, Store
 from dpsketch.privacy import PureCost, per_record
 from ledgers import begun
 
 WORKER = Path(__file__).with_name("ledger_worker.py")
-VECTOR = Path(__file__).parents[1] / "vectors" / "ledger.sql"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -221,7 +218,7 @@ def test_whoever_waits_for_a_lock_gives_up_where_the_session_was_shared(
     dataset = f"held {uuid.uuid4()}"
     ledger = Ledger(f"{postgresql_url}?options=-cstatement_timeout%3D1500")
     with (
-        closing(PostgresConnection(Store(postgresql_url)._options)) as other,
+        closing(PostgresConnection(Store(postgresql_url)._place)) as other,
         other.writing(dataset),
         pytest.raises(LedgerError, match="lock timeout"),
     ):
@@ -262,28 +259,6 @@ def test_a_charge_that_breaks_off_leaves_nothing_in_postgresql(postgresql_url: s
                 ledger.charge(dataset, [PureCost(1.0)], unit=per_record())
         assert ledger.spent(dataset).releases == 0
     assert ledger.charge(dataset, [PureCost(1.0)], unit=per_record()).id == 1
-
-
-def test_tables_in_postgresql_are_those_of_earlier_versions(postgresql_url: str) -> None:
-    """As a ledger that an earlier version wrote declares them: types, what may be null, and keys."""
-    import psycopg
-
-    Ledger(postgresql_url).charge("tables", [PureCost(0.01)], unit=per_record())
-    wanted = {}
-    with closing(sqlite3.connect(":memory:")) as earlier:
-        earlier.executescript(VECTOR.read_text())
-        for (name,) in earlier.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-            for place, column, kind, fixed, _, key in earlier.execute(f"PRAGMA table_info({name})").fetchall():
-                wanted[name, column] = (place + 1, kind.lower(), "NO" if fixed else "YES", key or None)
-    query = """
-        SELECT c.table_name, c.column_name, c.ordinal_position, c.data_type, c.is_nullable, k.ordinal_position
-        FROM information_schema.columns c
-        LEFT JOIN information_schema.key_column_usage k USING (table_schema, table_name, column_name)
-        WHERE c.table_name LIKE 'dpsketch%' AND c.table_schema = current_schema()
-    """
-    with psycopg.connect(postgresql_url) as connection:
-        found = {(row[0], row[1]): row[2:] for row in connection.execute(query)}
-    assert {name: column for name, column in found.items() if name in wanted} == wanted
 
 
 def test_a_transaction_that_lost_a_race_is_tried_again(postgresql_url: str) -> None:
@@ -378,26 +353,20 @@ def test_of_several_sessions_that_charge_one_secret_one_may(postgresql_url: str)
     assert len(set(names) & set(ledger.datasets())) == 1
 
 
-def test_a_ledger_without_the_table_of_deliveries_gets_it(postgresql_url: str) -> None:
-    """As SQLite's, a database of an earlier version is read as it is and brought up when it is charged."""
+def test_a_database_that_lost_a_table_is_refused_and_not_mended(postgresql_url: str) -> None:
     import psycopg
 
-    dataset = f"old {uuid.uuid4()}"
+    dataset = f"lost {uuid.uuid4()}"
     ledger = Ledger(postgresql_url)
-    charge = ledger.charge(dataset, [PureCost(0.5)], unit=per_record())
+    ledger.charge(dataset, [PureCost(0.5)], unit=per_record(), once=[dataset])
     with psycopg.connect(postgresql_url) as connection:
-        connection.execute("DROP TABLE dpsketch_delivery")
-        connection.execute("DROP TABLE dpsketch_once")
-    assert ledger.history(dataset)[0].written is None
-    assert ledger.verify([charge]) == []
-    payment = Payment(ledger, "new")
-    payment.charge(dataset, [PureCost(0.5)], unit=per_record())
-    payment.close()
-    assert [entry.written for entry in ledger.history(dataset)] == [None, True]
-    with psycopg.connect(postgresql_url) as connection:
-        connection.execute("UPDATE dpsketch_delivery SET state = 'charged' WHERE dataset = %s", (dataset,))
-    with pytest.raises(LedgerError, match="cannot be trusted"):
-        Payment(ledger, "new").charge(dataset, [PureCost(0.5)], unit=per_record())
+        connection.execute("ALTER TABLE dpsketch_once RENAME TO lost")
+    try:
+        with pytest.raises(LedgerError, match="does not exist"):
+            ledger.charge(dataset, [PureCost(0.5)], unit=per_record(), once=[dataset])
+    finally:
+        with psycopg.connect(postgresql_url) as connection:
+            connection.execute("ALTER TABLE lost RENAME TO dpsketch_once")
 
 
 def test_a_row_edited_in_postgresql_is_never_used(postgresql_url: str) -> None:

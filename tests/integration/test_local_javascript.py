@@ -13,7 +13,7 @@ import pytest
 
 from dpsketch import local
 from dpsketch.hashing import fingerprint
-from dpsketch.local.sets import read_people
+from dpsketch.local.protocol import read_people
 
 CLIENT = Path(local.__file__).with_name("client.js")
 DRIVER = Path(__file__).with_name("local_client_driver.mjs")

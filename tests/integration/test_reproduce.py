@@ -6,16 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
-from dpsketch.cli import app as command_line
-from dpsketch.reproduce import papers
-from dpsketch.reproduce.papers import PAPERS
+from dpsketch import reproduce as papers
+from dpsketch.cli.app import app
+from dpsketch.reproduce import PAPERS
 
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_a_paper_is_reproduced(paper: str, tmp_path: Path) -> None:
-    done = CliRunner().invoke(command_line.app, ["reproduce", paper, "--quick", "-o", str(tmp_path), "--json"])
+    done = CliRunner().invoke(app, ["reproduce", paper, "--quick", "-o", str(tmp_path), "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)[paper]["failures"] == []
     report = (tmp_path / paper / "report.md").read_text(encoding="utf-8")
@@ -37,7 +37,7 @@ def test_a_number_outside_its_limits_ends_the_command(
     document = {"title": "A", "headline": "B", "headline_number": "four", "numbers": {"four": number}}
     (home / "expected.json").write_text(json.dumps(document), encoding="utf-8")
     monkeypatch.setattr(papers, "find_papers", lambda: tmp_path / "papers")
-    done = CliRunner().invoke(command_line.app, ["reproduce", "alp", "--quick", "-o", str(tmp_path / "out")])
+    done = CliRunner().invoke(app, ["reproduce", "alp", "--quick", "-o", str(tmp_path / "out")])
     assert done.exit_code == code
     assert ("four" in done.stderr) == bool(code)
 

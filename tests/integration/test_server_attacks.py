@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch.server.locks import lock_file
+from dpsketch.server.database import lock_file
 from serving import PROTOCOL, Server, new_collection, new_token, objects
 
 OCTETS = "application/octet-stream"

@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,16 @@ import dpsketch as dps
 from dpsketch import local
 from dpsketch.answers import answer
 from dpsketch.errors import FileRefused
-from dpsketch.server import logs
+from dpsketch.server import telemetry
 from dpsketch.server.aggregates import Aggregates
-from dpsketch.server.commits import Collecting, Outcome
-from dpsketch.server.metrics import Metrics
-from dpsketch.server.refusals import Refused, StorageFailed
+from dpsketch.server.database import StorageFailed
+from dpsketch.server.refusals import Refused
 from dpsketch.server.releases import Releases
+from dpsketch.server.reports import Collecting, Outcome
 from dpsketch.server.service import running
 from dpsketch.server.settings import Limits, Settings
-from dpsketch.server.storage import Storage
-from dpsketch.server.tables import Chunk
+from dpsketch.server.storage import Chunk, Storage, Token
+from dpsketch.server.telemetry import Metrics
 from serving import PROTOCOL, Server, new_collection, new_token, objects
 
 # PostgreSQL's sessions.
@@ -93,7 +94,7 @@ def test_a_session_that_dies_while_the_store_is_claimed_is_replaced(database: st
 
 
 def test_a_write_that_the_database_refuses_ends_its_session(database: str) -> None:
-    """COPY fails with the driver's own error; the session it left must not be written with again."""
+    """The session that the failure left must not be written with again."""
     storage = Storage(database)
     try:
         storage.claim()
@@ -107,6 +108,19 @@ def test_a_write_that_the_database_refuses_ends_its_session(database: str) -> No
         assert storage.append([("c", 1, b"y")], {}) == [Chunk(2, "c", 1)]
     finally:
         storage.close()
+
+
+def test_a_failure_of_the_database_quotes_nothing(database: str) -> None:
+    """PostgreSQL tells which value was there already; neither the error nor what it came from is passed on."""
+    storage = Storage(database)
+    token = Token("first", "ann", "read")
+    storage.add_token(token, "a1b2c3")
+    with pytest.raises(StorageFailed) as failure:
+        storage.add_token(replace(token, id="second"), "a1b2c3")
+    storage.close()
+    assert "a1b2c3" not in str(failure.value)
+    assert failure.value.__context__ is None
+    assert failure.value.__cause__ is None
 
 
 def test_a_session_without_the_lock_never_writes(database: str) -> None:
@@ -438,7 +452,7 @@ def test_the_event_loop_is_not_quoted_in_the_log(capsys: pytest.CaptureFixture[s
     root, ours = logging.getLogger(), logging.getLogger("dpsketch.server")
     before = root.handlers, root.level, ours.level
     try:
-        logs.configure("info")
+        telemetry.configure("info")
 
         async def work() -> None:
             asyncio.get_running_loop().call_soon(lambda key: 1 / 0, "a-secret-key")

@@ -22,11 +22,10 @@ import pytest
 import dpsketch as dps
 from dpsketch.errors import DpsketchError, FileRefused, InvalidInput
 from dpsketch.server import create_app
-from dpsketch.server.backups import back_up, restore
-from dpsketch.server.schema import NEWEST
-from dpsketch.server.settings import VARIABLES, Limits, from_environment
+from dpsketch.server.database import back_up, restore
+from dpsketch.server.settings import OPTIONS, Limits, from_environment, variable_of
 from dpsketch.server.storage import Storage
-from serving import OPEN, PROTOCOL, Server, dpsketch, new_collection, new_token, objects
+from serving import OPEN, Server, dpsketch, new_collection, new_token, objects
 
 ROOT = Path(__file__).parents[2]
 OCTETS = {"Content-Type": "application/octet-stream"}
@@ -148,7 +147,7 @@ def test_one_sqlite_is_not_shared(tmp_path: Path) -> None:
 
 
 def test_the_factory_reads_the_environment_as_the_command_line_does(tmp_path: Path) -> None:
-    given = dict.fromkeys(VARIABLES, "7") | {
+    given = {variable_of(each.name): str(each.metadata["least"]) for each in OPTIONS} | {
         "DPSKETCH_STORE": str(tmp_path / "x.db"), "DPSKETCH_PUBLIC_READ": "1",
         "DPSKETCH_ALLOW_HOST": "a.example b.example",
         "DPSKETCH_MOUNT": f"/one{os.pathsep}/two", "DPSKETCH_CLIENT_HEADER": "X-Real-IP",
@@ -156,18 +155,21 @@ def test_the_factory_reads_the_environment_as_the_command_line_does(tmp_path: Pa
     read = from_environment(given)
     assert (read.hosts, read.public, read.client_header) == (("a.example", "b.example"), {"read"}, "X-Real-IP")
     assert [str(mount) for mount in read.mounts] == ["/one", "/two"]
-    assert {getattr(read.limits, name) for name in VARIABLES.values()} == {7}
+    assert all(getattr(read.limits, each.name) == each.metadata["least"] for each in OPTIONS)
+    assert len(OPTIONS) == 15
     assert from_environment({"DPSKETCH_STORE": "x"}).limits == Limits()
     for wrong in (
         {},
         {"DPSKETCH_STORE": "x", "DPSKETCH_MAX_BODY": "-1"},
+        {"DPSKETCH_STORE": "x", "DPSKETCH_TIMEOUT": "inf"},
+        {"DPSKETCH_STORE": "x", "DPSKETCH_PUBLIC_BATCH": "1.5"},
         {"DPSKETCH_STORE": "x", "DPSKETCH_SHARED": "?"},
     ):
         with pytest.raises(InvalidInput, match="DPSKETCH_"):
             from_environment(wrong)
     options = dpsketch("serve", "--help")
-    for name in VARIABLES:
-        assert f"--{name.removeprefix('DPSKETCH_').lower().replace('_', '-')}" in options, name
+    for each in OPTIONS:
+        assert f"--{each.name.replace('_', '-')}" in options, each.name
 
 
 def test_another_server_runs_the_application_with_the_same_limits(tmp_path: Path) -> None:
@@ -202,84 +204,30 @@ def test_the_factory_says_what_it_misses(monkeypatch: pytest.MonkeyPatch) -> Non
         create_app()
 
 
-# Upgrades, backups.
-
-FIRST_TABLES = """
-CREATE TABLE dpsketch_token (id TEXT PRIMARY KEY, name TEXT NOT NULL, scope TEXT NOT NULL, digest TEXT NOT NULL UNIQUE);
-CREATE TABLE dpsketch_release (id TEXT PRIMARY KEY, name TEXT NOT NULL, content {blob} NOT NULL);
-CREATE TABLE dpsketch_collection (id TEXT PRIMARY KEY, name TEXT NOT NULL, spec TEXT NOT NULL, candidates TEXT NOT NULL,
-    closed BOOLEAN NOT NULL, repeated BIGINT NOT NULL, malformed BIGINT NOT NULL, other_spec BIGINT NOT NULL,
-    oversized BIGINT NOT NULL);
-CREATE TABLE dpsketch_chunk (number BIGINT PRIMARY KEY, collection TEXT NOT NULL, reports BIGINT NOT NULL,
-    content {blob} NOT NULL);
-CREATE TABLE dpsketch_history (collection TEXT, reports BIGINT, width DOUBLE PRECISION NOT NULL,
-    PRIMARY KEY (collection, reports));
-"""
-"""A store as the first version made it, without a note of its version."""
+# Versions, backups.
 
 
-def fill(execute: Any, mark: str, blob: str) -> None:
-    for statement in FIRST_TABLES.format(blob=blob).split(";"):
-        if statement.strip():
-            execute(statement)
-    reports = PROTOCOL.form.by_identifier(b"".join(PROTOCOL.to_bytes(PROTOCOL.report([["apple"]] * 50))))
-    spec = json.dumps(PROTOCOL.to_json())
-    values = ", ".join([mark] * 9)
-    execute(f"INSERT INTO dpsketch_collection VALUES ({values})", ("c", "Old", spec, "null", False, 1, 2, 3, 4))
-    execute(f"INSERT INTO dpsketch_chunk VALUES ({', '.join([mark] * 4)})", (1, "c", 50, reports))
-    execute(f"INSERT INTO dpsketch_token VALUES ({', '.join([mark] * 4)})", ("t", "ann", "read", "00"))
-
-
-def upgraded(store: str) -> None:
-    for _ in range(2):  # the second time there is nothing to do
-        storage = Storage(store)
-        [row] = storage.collections()
-        [token] = storage.tokens().values()
-        [chunk] = storage.chunks()
-        storage.close()
-        assert (row.id, row.refused["other_spec"], row.plan.closes) == ("c", 3, None)
-        assert (token.id, token.scope, token.expires) == ("t", "read", None)
-        assert chunk.reports == 50
-
-
-def test_an_old_store_is_upgraded_and_a_newer_one_refused_on_sqlite(tmp_path: Path) -> None:
-    path = tmp_path / "old.db"
-    with sqlite3.connect(path) as connection:
-        fill(connection.execute, "?", "BLOB")
-    connection.close()
-    upgraded(str(path))
+def test_a_store_of_another_version_is_refused_on_sqlite(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    Storage(str(path)).close()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE dpsketch_schema SET version = version + 1")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     before = path.read_bytes()
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE dpsketch_schema SET version = ?", (NEWEST + 1,))
-    connection.close()
-    with pytest.raises(InvalidInput, match="newer dpsketch has written this store"):
+    with pytest.raises(InvalidInput, match="another version of dpsketch has written this store"):
         Storage(str(path))
-    assert len(before) == len(path.read_bytes())
+    assert path.read_bytes() == before
 
 
-def test_an_old_store_is_upgraded_on_postgresql(database: str) -> None:
+def test_a_store_of_another_version_is_refused_on_postgresql(database: str) -> None:
     import psycopg
 
+    for _ in range(2):  # the second time the tables are there
+        Storage(database).close()
     with psycopg.connect(database) as connection:
-        fill(connection.execute, "%s", "BYTEA")
-    upgraded(database)
-
-
-def test_an_upgrade_that_fails_half_way_leaves_the_store_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "old.db"
-    with sqlite3.connect(path) as connection:
-        fill(connection.execute, "?", "BLOB")
-    connection.close()
-    from dpsketch.server import schema
-
-    steps = {2: (*schema._STEPS[2][:3], "ALTER TABLE no_such_table ADD COLUMN x TEXT")}
-    with monkeypatch.context() as broken:
-        broken.setattr(schema, "_STEPS", steps)
-        with pytest.raises(Exception, match="could not be used"):
-            Storage(str(path))
-    upgraded(str(path))
+        connection.execute("UPDATE dpsketch_schema SET version = version + 1")
+    with pytest.raises(InvalidInput, match="another version of dpsketch has written this store"):
+        Storage(database)
 
 
 def exported(server: Server, address: str) -> bytes:
@@ -335,7 +283,7 @@ def test_what_is_no_backup_changes_nothing(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE x (y)")
     newer.write_bytes(good.read_bytes())
     with contextlib.closing(sqlite3.connect(newer)) as connection:
-        connection.execute("UPDATE dpsketch_schema SET version = ?", (NEWEST + 1,))
+        connection.execute("UPDATE dpsketch_schema SET version = version + 1")
         connection.commit()
     cut.write_bytes(good.read_bytes()[: good.stat().st_size // 2])
     text.write_text("no database" * 1000)

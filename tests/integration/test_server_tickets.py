@@ -22,9 +22,8 @@ import httpx
 import pytest
 
 from dpsketch.local import tickets
-from dpsketch.server.storage import Storage
-from dpsketch.server.tables import Mark, Ticketing
-from dpsketch.server.tickets import check_ticket, current_period
+from dpsketch.server.auth import check_ticket, current_period
+from dpsketch.server.storage import Mark, Storage, Ticketing
 from serving import PROTOCOL, Server, dpsketch, new_token, objects
 
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from dpsketch.errors import InvalidInput
-from dpsketch.server import create_app, traces
+from dpsketch.server import create_app, telemetry
 from dpsketch.server.settings import Settings, from_environment
 
 HERE = "http://localhost"
@@ -30,7 +30,7 @@ def test_spans_have_routes_and_nothing_of_what_was_asked(tmp_path: Path) -> None
         async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url=HERE) as client:
             await client.get("/health")
             assert exporter.get_finished_spans() == (), "it is off unless asked for"
-            app.state.service.traces = traces.Traces(provider)
+            app.state.service.traces = telemetry.Traces(provider)
             headers = {"X-Real-IP": "203.0.113.7", "traceparent": f"{SECRETS[4]}-b7ad6b7169203331-01"}
             await client.get("/v1/releases/an-id-of-its-own/estimate?key=a-key-of-its-own", headers=headers)
             await client.get("/v1/releases", headers={"Authorization": "Bearer dps_secret"})
@@ -49,7 +49,7 @@ def test_spans_have_routes_and_nothing_of_what_was_asked(tmp_path: Path) -> None
 def test_telemetry_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with pytest.raises(InvalidInput, match=r"dpsketch\[telemetry\]"):
-        traces.to_collector()
+        telemetry.to_collector()
 
 
 def test_the_environment_asks_for_it() -> None:

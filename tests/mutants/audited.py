@@ -83,14 +83,6 @@ AUDITED = [
         "an audit compares noise with the budget that was spent, not with the one that was claimed",
     ),
     Mutant(
-        "audited-count-min",
-        "CountMinForComparison.release",
-        "table, noise = drawn.table(COUNTERS), drawn.noise(COUNTERS)",
-        "table, noise = (self._table + 3 * drawn.table(COUNTERS)) // 4, drawn.noise(COUNTERS)",
-        "tests/privacy/test_audit_power.py -k test_a_fifth_less_noise_is_noticed␣and␣count-min-gaussian-record-add",
-        "the Count-Min for comparison has three quarters of its noise",
-    ),
-    Mutant(
         "drawn-list-others",
         "CountingLaw.draw_counts",
         "arrays[OTHERS] = handle.add(np.array([rest]), OTHERS, member=bound)",

@@ -33,7 +33,7 @@ PERMITS = [
     ),
     Mutant(
         "command-takes-any-delta",
-        "BudgetOptions.refuse_careless",
+        "BudgetOptions.check",
         "self.delta >= CARELESS_DELTA:",
         "False:",
         "tests/cli/test_parts.py",
@@ -176,8 +176,8 @@ LEDGER = [
     Mutant(
         "ledger-written-unlocked",
         "SqliteConnection.writing",
-        ('with self._transaction("BEGIN IMMEDIATE"):\n    self._make_tables()\n    yield'),
-        ('with self._transaction("BEGIN IMMEDIATE"):\n    self._make_tables()\nyield'),
+        ('with self._transaction("BEGIN IMMEDIATE"):\n    self._make_tables(make)\n    yield'),
+        ('with self._transaction("BEGIN IMMEDIATE"):\n    self._make_tables(make)\nyield'),
         _STORE,
         "each row of a charge is committed by itself, after the lock",
     ),
@@ -288,8 +288,8 @@ LEDGER = [
     Mutant(
         "ledger-server-locked-late",
         "PostgresConnection.writing",
-        ('self._lock(dataset)\nwith self._transaction("BEGIN ISOLATION LEVEL SERIALIZABLE"):'),
-        ('with self._transaction("BEGIN ISOLATION LEVEL SERIALIZABLE"):\n    self._lock(dataset)'),
+        ('self._lock(lock)\nwith self._transaction("BEGIN ISOLATION LEVEL SERIALIZABLE"):'),
+        ('with self._transaction("BEGIN ISOLATION LEVEL SERIALIZABLE"):\n    self._lock(lock)'),
         f"{_SESSIONS} overtaken",
         "whoever waits for a dataset sees it as it was before the wait",
     ),
@@ -352,7 +352,7 @@ LEDGER = [
     Mutant(
         "ledger-altered-annex",
         "Annex.trusted",
-        ("if altered(row):\n    raise LedgerError("),
+        ("if _altered(row):\n    raise LedgerError("),
         ("if False:\n    raise LedgerError("),
         "tests/unit/test_stream_folder.py tests/unit/test_ledger_parts.py",
         "a note beside a charge that somebody altered is believed",

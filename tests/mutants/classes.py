@@ -18,7 +18,7 @@ CLASSES = [
     ),
     Mutant(
         "class-passes-charged-and-refused",
-        "ClassPartial.release",
+        "ClassPartial.publish",
         "if again is None and spec.extras.passes > 1:",
         "if False:",
         "tests/unit/test_class_passes.py -k before_anything",
@@ -42,7 +42,7 @@ CLASSES = [
     ),
     Mutant(
         "class-sums-half-noise",
-        "ClassPartial.release",
+        "ClassPartial.publish",
         "later = tuple(",
         'arrays = {n: {"table": (self._tables[n] + each["table"]) // 2} for n, each in arrays.items()}\nlater = tuple(',
         f"{_TESTS} the_noise_is",
@@ -50,7 +50,7 @@ CLASSES = [
     ),
     Mutant(
         "class-sums-one-draw",
-        "ClassPartial.release",
+        "ClassPartial.publish",
         "later = tuple(",
         'exact, noisy = self._tables[SUMS], arrays[SUMS]["table"]\n'
         'arrays[SUMS] = {"table": exact + (noisy - exact)[0]}\nlater = tuple(',
@@ -206,8 +206,8 @@ CLASSES = [
     Mutant(
         "class-passes-all-records",
         "DensityClassifier.fit",
-        "held.release(budget, account, (X[chosen], codes[chosen]))",
-        "held.release(budget, account, (X, codes))",
+        "held.publish(budget, account, (X[chosen], codes[chosen]))",
+        "held.publish(budget, account, (X, codes))",
         "tests/unit/test_class_passes.py -k records_of_a_user",
         "a later pass reads more of a user's records than count",
     ),

@@ -84,12 +84,12 @@ class Verdict:
 
 
 class Copy:
-    """A copy of the sources with whatever machine code they have, in which one mutant at a time is tried."""
+    """A copy of the sources, in which one mutant at a time is tried."""
 
     def __init__(self, folder: Path) -> None:
         self._sources = folder / "src"
         self._runner: subprocess.Popen[str] | None = None
-        shutil.copytree(SOURCES, self._sources)  # with times of change: machine code and byte code stay valid
+        shutil.copytree(SOURCES, self._sources)  # with times of change: byte code stays valid
 
     def judge(self, mutant: Mutant) -> Verdict:
         """Try a mutant."""
@@ -97,19 +97,12 @@ class Copy:
         if found is None:
             return Verdict(mutant, "stale", "", 0.0)
         path = self._sources / found.path.relative_to(SOURCES)
-        # A compiled function is taken from the machine code of before unless that is forgotten.
-        compiled = found.path.is_relative_to(SOURCES / "dpsketch" / "_compiled")
         began = time.monotonic()
         path.write_text(found.replaced(mutant.new))
-        if compiled:
-            self._forget_machine_code()
         try:
             code, by = self.run(mutant.tests)
         finally:
             shutil.copy2(found.path, path)
-            if compiled:
-                self._forget_machine_code()
-                self._take_machine_code()
         outcome: Outcome = "killed" if code == 1 else "survived" if code == 0 else "broken"
         return Verdict(mutant, outcome, by, time.monotonic() - began)
 
@@ -172,14 +165,6 @@ class Copy:
     def sources(self) -> Path:
         """The copied sources."""
         return self._sources
-
-    def _forget_machine_code(self) -> None:
-        for path in self._sources.rglob("*.nb[ic]"):
-            path.unlink()
-
-    def _take_machine_code(self) -> None:
-        for path in SOURCES.rglob("*.nb[ic]"):
-            shutil.copy2(path, self._sources / path.relative_to(SOURCES))
 
 
 def judged(

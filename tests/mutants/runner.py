@@ -24,7 +24,6 @@ def load() -> None:
         "numba",
         "pyarrow.compute",
         "mpmath",
-        "sqlalchemy",
         "pytest",
     ):
         __import__(name)

@@ -10,18 +10,10 @@ STATEMENTS = [
     Mutant(
         "plan-forgets-the-relation",
         "_command",
-        "if unit.neighbours != RelationName.ADD_REMOVE.value:",
+        'if unit.neighbours != "add_remove":',
         "if False:",
         "tests/cli/test_plan.py",
         "a proposed command protects by another relation than was planned",
-    ),
-    Mutant(
-        "hint-charges-another-dataset",
-        "better_kind",
-        '"dataset": budget.dataset, "part"',
-        '"dataset": None, "part"',
-        "tests/cli/test_histogram.py",
-        "a command that is proposed charges another account",
     ),
     Mutant(
         "release-without-its-charge",
@@ -81,9 +73,9 @@ STATEMENTS = [
     ),
     Mutant(
         "spark-errors-quoted",
-        "_merged_here",
-        "return run(lambda: merge_parts(map(_part, rows), disjoint_users=disjoint_users))",
-        "return merge_parts(map(_part, rows), disjoint_users=disjoint_users)",
+        "_merged",
+        "return run(lambda: merge_parts(ordered, disjoint_users=disjoint_users))",
+        "return merge_parts(ordered, disjoint_users=disjoint_users)",
         "tests/unit/test_spark_driver.py",
         "an error while parts are merged on the driver is told with its text, which may quote a record",
     ),

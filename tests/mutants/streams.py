@@ -267,15 +267,15 @@ STATE = [
     ),
     Mutant(
         "ledger-takes-days-of-other-ledgers",
-        "_refuse_unpaid",
-        "or not connection.select(entries, **own)",
-        "and False",
+        "annexes:_published",
+        "if not connection.select(TABLES.entries, dataset=charge.dataset, id=charge.id, digest=charge.digest):",
+        "if False:",
         f"{_FOLDER} another_ledger",
         "a ledger that did not pay for a stream vouches for its days",
     ),
     Mutant(
         "ledger-lets-a-day-be-shown-twice",
-        "put",
+        "put_day",
         "if known[day] != publication:",
         "if False:",
         f"{_FOLDER} backup",
@@ -299,7 +299,7 @@ STATE = [
     ),
     Mutant(
         "design-without-room",
-        "continual.choice:",
+        "continual.windows:",
         "if design.limit >= _HEAVY_RECORDS * contribution.step",
         "if True",
         "tests/unit/test_continual.py -k fine_grid",

@@ -10,13 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dpsketch.accounting import momentloss, renyi
-from dpsketch.accounting.composition import _SLACK
+from dpsketch.accounting import composition, moments
+from dpsketch.accounting.composition import _SLACK, ROOM, Atoms, Costs, Tally, composed_loss, transform_error
 from dpsketch.accounting.gaussian import exact_delta, exact_root, round_up
-from dpsketch.accounting.loss import ROOM, Atoms, composed_loss, transform_error
-from dpsketch.accounting.momentloss import has_exact_loss
-from dpsketch.accounting.stable import stable_information, stable_table
-from dpsketch.accounting.tally import Costs, Tally
+from dpsketch.accounting.moments import has_exact_loss, stable_information, stable_table
 from dpsketch.accounting.twopoint import GridLoss
 from dpsketch.arrays import Floats
 
@@ -67,15 +64,15 @@ def renyi_delta(tally: Tally, epsilon: float) -> float:
     """Return a δ that holds at ε."""
 
     def bound(alpha: Floats) -> Floats:
-        return (alpha - 1) * (renyi._curve(tally, alpha) - epsilon + np.log1p(-1 / alpha)) - np.log(alpha)
+        return (alpha - 1) * (composition._curve(tally, alpha) - epsilon + np.log1p(-1 / alpha)) - np.log(alpha)
 
-    exponent = renyi._least(bound)
+    exponent = composition._least(bound)
     return min(1.0, tally.failure + math.exp(min(0.0, exponent + ROOM * (1 + abs(exponent)))))
 
 
 def exact_moment_delta(p: float, size: int, ratio: float, epsilon: float) -> float:
     """Return the δ of a moment sketch at ε."""
-    return max(momentloss._delta(loss, epsilon) for loss in momentloss.moment_losses(p, size, ratio))
+    return max(moments._delta(loss, epsilon) for loss in moments.moment_losses(p, size, ratio))
 
 
 def least_moment_epsilon(p: float, size: int, ratio: float, delta: float) -> float:
@@ -87,13 +84,13 @@ def least_moment_epsilon(p: float, size: int, ratio: float, delta: float) -> flo
     shift = math.log(ratio)
     small, large = stable_table(p, reach=shift), stable_table(p, shift=shift, reach=shift)
     loss = np.log(small.density) - np.log(large.density)
-    mass, other = (momentloss._cell_masses(each.below, each.above) for each in (small, large))
+    mass, other = (moments._cell_masses(each.below, each.above) for each in (small, large))
     spread = shift * math.sqrt(stable_information(p))
     step = min(spread / 200, 0.04 * spread / math.sqrt(size))
     falling = _merged_cells(loss[::-1], mass[::-1], other[::-1], float(small.below[0]))
     rising = _merged_cells(-loss, other, mass, float(large.above[-1]))
-    sums = (momentloss._power(_floored(*each, step), size, 0.0) for each in (falling, rising))
-    return max(momentloss._epsilon(each, delta) for each in sums)
+    sums = (moments._power(_floored(*each, step), size, 0.0) for each in (falling, rising))
+    return max(moments._epsilon(each, delta) for each in sums)
 
 
 def _merged_cells(loss: Floats, mass: Floats, other: Floats, last: float) -> tuple[Floats, Floats]:

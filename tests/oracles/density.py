@@ -6,7 +6,6 @@ import math
 import struct
 
 from oracles.bounding import mix
-from oracles.hashing import MASK
 
 
 def dot(point: list[float], direction: list[float]) -> float:
@@ -35,13 +34,6 @@ def hashed_column(
 
 def sign_column(point: list[float], directions: list[list[float]]) -> int:
     return sum(1 << p for p, direction in enumerate(directions) if dot(point, direction) >= 0)
-
-
-def set_column(items: list[int], item_keys: list[int], row_key: int, width: int) -> int:
-    state = row_key
-    for key in item_keys:
-        state = mix(state ^ min((mix(item ^ key) for item in items), default=MASK))
-    return ((state >> 32) * width) >> 32
 
 
 def smoothed_sum(point: list[float], directions: list[list[list[float]]], table: list[list[int]], smoothing: float):

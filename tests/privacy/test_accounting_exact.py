@@ -12,9 +12,7 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from dpsketch.accounting import compose, gaussian_delta, gaussian_epsilon, rho_of
-from dpsketch.accounting.loss import Atoms, grid_epsilon
-from dpsketch.accounting.renyi import renyi_epsilon
-from dpsketch.accounting.tally import Tally
+from dpsketch.accounting.composition import Atoms, Tally, grid_epsilon, renyi_epsilon
 from dpsketch.accounting.twopoint import on_grid, pure_rho, two_point_atoms, two_point_renyi
 from dpsketch.privacy import ApproximateCost, Cost, GaussianCost, MomentCost, PureCost, ZcdpCost
 from oracles.deltas import composed_delta, grid_delta, renyi_delta

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from dpsketch.audit.findings import AuditRow, Finding, printed_promise
-from dpsketch.audit.flips import FLIPS
-from dpsketch.audit.grid import GRID, PAIRS
-from dpsketch.audit.kinds import KINDS
+from dpsketch.audit.grid import GRID, KINDS, PAIRS
+from dpsketch.audit.laws import FLIPS
 from dpsketch.audit.losses import (
     epsilon_of,
     gaussian_bound,
@@ -25,8 +24,7 @@ from dpsketch.audit.names import FORMS, NAMED
 from dpsketch.audit.table import ROWS
 from dpsketch.core.move import Distance, Move, Table
 from dpsketch.errors import InvalidInput, ReleaseRefused
-from dpsketch.laws import alp
-from dpsketch.laws import survivors as threshold
+from dpsketch.laws import sparse
 from dpsketch.laws.recursion import Recursion
 from dpsketch.laws.stable import Weights
 from dpsketch.laws.thresholds import CountThreshold
@@ -36,7 +34,7 @@ from dpsketch.privacy import Guarantee, per_record
 from dpsketch.sketches.countsketch import CountSketch, CountSketchSpec
 from dpsketch.sketches.density import class_densities, classifier
 from dpsketch.sketches.histogram import Histogram
-from dpsketch.sketches.sparse import calibration
+from dpsketch.sketches.sparse import estimators
 from second_opinion import gaussian_epsilon
 
 CONFIDENCE = 1 - 1e-6
@@ -136,7 +134,7 @@ def test_every_kind_is_in_the_table() -> None:
     kinds |= {"distinct-set"}
     more = {"ranges-tables", "classifier-centre", "classifier-sums", "density-one-row", "histogram-list"}
     more |= {"density-waves", "density-vectors", "classifier-parts", "classifier-passes"}
-    forms = {"counts-rho", "count-min", "shares-merged", "pan-private-after"}
+    forms = {"counts-rho", "shares-merged", "pan-private-after"}
     designs = {"continual-bands", "continual-recurrence", "continual-daily"}
     assert {grid.kind for grid in GRID.values()} == kinds | more | forms | designs
     assert {row.subject for row in NAMED.values()} == set(FORMS)
@@ -199,14 +197,14 @@ class TestMistakes:
         assert violated(GRID["table-counts-gaussian-record-add"])
 
     def test_a_longer_step(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        step, loss = calibration.largest_step, alp.loss
-        monkeypatch.setattr(calibration, "largest_step", lambda epsilon, alpha: 1.5 * step(epsilon, alpha))
-        monkeypatch.setattr(alp, "loss", lambda step, alpha: loss(step / 1.5, alpha))
+        step, loss = estimators.largest_step, sparse.loss
+        monkeypatch.setattr(estimators, "largest_step", lambda epsilon, alpha: 1.5 * step(epsilon, alpha))
+        monkeypatch.setattr(sparse, "loss", lambda step, alpha: loss(step / 1.5, alpha))
         assert violated(FLIPS["table-sparse-record-add"], 400)
 
     def test_a_cutoff_two_too_low(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        delta = threshold.stability_delta
-        monkeypatch.setattr(threshold, "stability_delta", lambda noise, cutoff, **of: delta(noise, cutoff + 2, **of))
+        delta = sparse.stability_delta
+        monkeypatch.setattr(sparse, "stability_delta", lambda noise, cutoff, **of: delta(noise, cutoff + 2, **of))
         assert violated(ROWS["table-survivors-record-add"], 400)
 
     @pytest.mark.parametrize("name", ["table-histogram-truncated-record-add", "table-votes-truncated-record-add"])

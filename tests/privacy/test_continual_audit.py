@@ -17,9 +17,7 @@ import pytest
 from scipy.special import ndtr
 
 from dpsketch.core.move import Distance
-from dpsketch.laws.blocks import Blocks
-from dpsketch.laws.designs import Banded, Contribution, Design
-from dpsketch.laws.recurrence import Recurrence
+from dpsketch.laws.designs import Banded, Blocks, Contribution, Design, Recurrence
 
 MU = 4.0
 EPSILON = 6.0

@@ -112,7 +112,7 @@ def test_the_public_path_end_to_end(seeded: None, placement: str) -> None:
     """
     stream = [0.0] * 30
     spec = empty(dps.per_record(), placement).spec
-    columns = spec.cells(spec.read([500.3]))[0]
+    columns = spec.cells(np.array([[500.3]]))[0]
 
     def mechanism(points: list[float]) -> PrivateDensity:
         sketch = empty(dps.per_record(), placement)
@@ -147,7 +147,7 @@ def test_round_robin_would_not_be_private() -> None:
 
     def round_robin(kept: np.ndarray) -> np.ndarray:
         table = np.zeros((rows, spec.width), np.int64)
-        columns = spec.cells(spec.read(kept))
+        columns = spec.cells(np.array(kept, np.float64).reshape(-1, spec.dim))
         np.add.at(table, (np.arange(len(kept)) % rows, columns[np.arange(len(kept)), np.arange(len(kept)) % rows]), 1)
         return table
 

@@ -20,7 +20,7 @@ import dpsketch as dps
 from dpsketch import accounting
 from dpsketch.core.permit import Handle
 from dpsketch.privacy import ApproximateCost, GaussianCost
-from dpsketch.sketches.continual.names import NamedStream
+from dpsketch.sketches.continual.stream import NamedStream
 from oracles.deltas import composed_delta
 
 DAYS = 3

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from dpsketch import noise
-from dpsketch.laws.flips import Coins
+from dpsketch.laws.distinct import Coins
 from dpsketch.privacy import per_record, per_user
 from dpsketch.sketches.distinct import DistinctSketch, DistinctSpec
-from dpsketch.sketches.distinct.mergeable import flip_threshold
-from dpsketch.sketches.distinct.spec import ONES
+from dpsketch.sketches.distinct.bitmap import ONES, flip_threshold
 from parts import bounds_of
 
 

@@ -13,7 +13,7 @@ from scipy.stats import binom
 import dpsketch as dps
 from dpsketch import files
 from dpsketch.errors import FileRefused, InvalidInput, SensitiveData, SpecMismatch
-from dpsketch.laws.matching import _flow, owned_keys
+from dpsketch.laws.distinct import _flow, owned_keys
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.sketches.distinct.exact import KEYS
 from parts import bound_of, restated

@@ -16,12 +16,10 @@ import numpy as np
 import pytest
 
 from dpsketch import audit, local, noise
-from dpsketch._compiled.local_published import columns_of
+from dpsketch._compiled.local import columns_of
 from dpsketch.hashing import fingerprint, row_keys
-from dpsketch.local.comparison.privsketch import order_scores
-from dpsketch.local.comparison.rivals import _below_each
-from dpsketch.local.odds import keep_threshold, odds_below
-from dpsketch.local.sets import People, read_people
+from dpsketch.local.comparison import _below_each, order_scores
+from dpsketch.local.protocol import People, keep_threshold, odds_below, read_people
 from oracles.local import Law, boundary, worst_ratio
 
 WORDS = 2**64

@@ -9,14 +9,13 @@ import pytest
 
 from dpsketch import accounting, audit
 from dpsketch._compiled.moment import project
-from dpsketch.accounting.momentloss import exact_moment_epsilon, moment_losses
-from dpsketch.accounting.stable import stable_information, stable_table
+from dpsketch.accounting.moments import exact_moment_epsilon, moment_losses, stable_information, stable_table
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import Budget, GaussianCost, MomentCost, Neighbours, per_record, per_user
 from dpsketch.sketches.moment import MomentProfile, MomentSketch, MomentSketchAsPublished, MomentSpec
 from dpsketch.sketches.moment import as_published as paper
-from dpsketch.sketches.moment.calibration import moment_ratio
+from dpsketch.sketches.moment.spec import moment_ratio
 from oracles import moment as oracle
 from oracles.deltas import exact_moment_delta, least_moment_epsilon
 

@@ -17,7 +17,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.laws.shares import MergedShares, OneShare, Share, sum_gap
 from dpsketch.privacy import Budget
-from dpsketch.sketches.countsketch.parties import merge_releases
+from dpsketch.sketches.countsketch.sketch import merge_releases
 
 
 def rounded_gaussian(sigma: float, reach: int) -> np.ndarray:

@@ -16,7 +16,7 @@ import pytest
 import dpsketch as dps
 from dpsketch.laws.recursion import Recursion
 from dpsketch.privacy import Budget
-from dpsketch.sketches.quantiles.spec import QuantileSpec
+from dpsketch.sketches.quantiles import QuantileSpec
 from oracles import quantiles as oracle
 
 QUARTERS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))

@@ -22,8 +22,7 @@ from dpsketch.core.move import Move
 from dpsketch.core.move import Table as Counted
 from dpsketch.errors import FileRefused, InvalidInput, SketchBroken
 from dpsketch.kinds import load_sensitive
-from dpsketch.laws.designs import Contribution
-from dpsketch.laws.pan_private import PanPrivate
+from dpsketch.laws.designs import Contribution, PanPrivate
 from dpsketch.laws.streams import PUBLICATIONS, STATE, Seizable
 from dpsketch.noise import RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.sketches.continual.folder import StreamFolder

@@ -16,8 +16,7 @@ from dpsketch import accounting, files
 from dpsketch.core.move import Distance
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.kinds import load
-from dpsketch.laws.designs import Contribution
-from dpsketch.laws.pan_private import PanPrivate
+from dpsketch.laws.designs import Contribution, PanPrivate
 from dpsketch.sketches.continual.folder import StreamFolder
 
 KILLED = """

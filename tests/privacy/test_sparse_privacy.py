@@ -16,11 +16,10 @@ import dpsketch as dps
 from dpsketch import noise
 from dpsketch.core.drawn import Receipt, promise
 from dpsketch.core.move import Distance, Move
-from dpsketch.laws.alp import Projection, loss
-from dpsketch.laws.survivors import Survival, stability_delta
+from dpsketch.laws.sparse import Projection, Survival, loss, stability_delta
 from dpsketch.privacy import Budget
 from dpsketch.sketches.sparse import SparseHistogram, SparseHistogramSpec
-from dpsketch.sketches.sparse.calibration import largest_step, projection_for, pure, stability
+from dpsketch.sketches.sparse.estimators import largest_step, projection_for, pure, stability
 from oracles import sparse as oracle
 
 SLACK = 1e-9

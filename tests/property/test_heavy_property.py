@@ -15,7 +15,7 @@ from dpsketch import files
 from dpsketch.core.move import Distance
 from dpsketch.privacy import Unit
 from dpsketch.sketches.heavy import HeavyHitters
-from dpsketch.sketches.heavy.keys import KeySpace, TextKeys
+from dpsketch.sketches.heavy.spec import KeySpace, TextKeys
 from parts import bounds_of
 from sensitive import everything
 

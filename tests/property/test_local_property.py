@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsketch import local
-from dpsketch.local.sets import People, read_people
+from dpsketch.local.protocol import People, read_people
 from oracles import local as oracle
 
 PROTOCOLS: list[Any] = [

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.sketches.countsketch.decoding import joint_decode
-from dpsketch.sketches.countsketch.twins import find_twins
+from dpsketch.sketches.countsketch.messages import find_twins
 from oracles import decoding as oracle
 
 PRINTS = st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=60, unique=True)

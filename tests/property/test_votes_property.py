@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import dpsketch as dps
 from dpsketch import files
 from dpsketch.hashing import fingerprint, row_keys
-from dpsketch.sketches.histogram.votes.table import KeyBytes, VoteTable, buckets_of
+from dpsketch.sketches.histogram.votes import KeyBytes, VoteTable, buckets_of
 from oracles.votes import Bucket, bucket_of
 from sensitive import everything
 from texts import colliding_texts

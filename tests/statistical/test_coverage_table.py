@@ -14,7 +14,7 @@ from benchmarks.coverage import page, stored
 from benchmarks.coverage.cases import all_cases
 from benchmarks.coverage.measuring import Answer, Case, measure
 from benchmarks.coverage.reach import file_meaning, meaning
-from dpsketch.sketches.density.features import Features
+from dpsketch.sketches.density.functions import Features
 from dpsketch.sketches.kinds import KINDS
 
 # One case a kind that is quick and has many intervals a release.
@@ -209,17 +209,17 @@ def test_a_constant_of_another_module_is_part_of_what_uses_it(tmp_path: Path, mo
 
 
 def test_what_a_compiled_function_calls_in_another_module_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Decoding sweeps with an expectation of another module, which no profile sees."""
-    path, sweep = "src/dpsketch/_compiled/messages.py", frozenset({"sweep"})
+    """Keys are marked by a hash of another module, which no profile sees."""
+    path, mark = "src/dpsketch/_compiled/heavy.py", frozenset({"mark"})
     file_meaning.cache_clear()
-    before = file_meaning(path, sweep)
+    before = file_meaning(path, mark)
     source = Path.read_text
 
     def changed(place: Path, *arguments: object) -> str:
         text = source(place, *arguments)
-        return text.replace("def expect(", "def expect(more, ") if place.name == "expectation.py" else text
+        return text.replace("def mix(", "def mix(more, ") if place.name == "hashing.py" else text
 
     monkeypatch.setattr(Path, "read_text", changed)
     file_meaning.cache_clear()
-    assert file_meaning(path, sweep) != before
+    assert file_meaning(path, mark) != before
     file_meaning.cache_clear()

@@ -14,7 +14,7 @@ from dpsketch._compiled.countsketch import row_values
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.seeds import keyed, random_key, random_seed
-from dpsketch.sketches.countsketch.spec import DEFAULT_SEED
+from dpsketch.sketches.specs import DEFAULT_SEED
 from texts import colliding_texts
 
 ROWS, WIDTH, VICTIM, TRUTH, SPENT = 7, 4096, 12_345, 1000, 5000

@@ -17,7 +17,6 @@ from dpsketch import kernels
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.sketches.density import DensitySketch, PrivateDensity, best_rows
 from dpsketch.sketches.density.functions import folds, row_functions
-from dpsketch.sketches.density.points import read_sets, read_vectors
 from dpsketch.sketches.density.spec import default_width
 
 pytestmark = pytest.mark.statistical
@@ -80,10 +79,7 @@ def collisions(kernel: kernels.Kernel, points: object, seeds: int) -> np.ndarray
     found = []
     for seed in range(seeds):
         functions = row_functions(kernel, 200, seed)
-        batch = (
-            read_sets(points, None) if isinstance(kernel, kernels.Jaccard) else read_vectors(points, kernel.dim, None)
-        )
-        columns = functions.columns(batch, width)
+        columns = functions.columns(np.asarray(points, np.float64), width)
         found.append((columns[1:] == columns[0]).mean(axis=1))
     return np.array(found)
 
@@ -117,12 +113,6 @@ def test_rows_collide_with_the_exact_probability(kernel: kernels.Kernel) -> None
     check_collisions(kernel, points, wrong)
 
 
-@pytest.mark.parametrize("power", [1, 2])
-def test_sets_collide_with_the_exact_probability(power: int) -> None:
-    sets = [list(range(20)), list(range(10, 30)), list(range(5)), list(range(19)), [99]]
-    check_collisions(kernels.Jaccard(power), sets, kernels.Jaccard(power + 1))
-
-
 def test_a_folded_kernel_is_the_plain_one_near_by_and_flat_far_away() -> None:
     """The exact folded kernel, from its Fourier series: (1/W)·Σ sinc²(m/W)·exp(−2π²m²c²/W²) over all m."""
     width = 64
@@ -141,7 +131,6 @@ def test_a_folded_kernel_is_the_plain_one_near_by_and_flat_far_away() -> None:
         (kernels.Euclidean(2, 4.0, power=2), kernels.Euclidean(2, 4.6, power=2)),
         (kernels.Manhattan(2, 3.0), kernels.Manhattan(2, 3.5)),
         (kernels.Angular(2, 3), kernels.Angular(2, 4)),
-        (kernels.Jaccard(), kernels.Jaccard(2)),
     ],
     ids=lambda kernel: kernel.name,
 )
@@ -150,13 +139,8 @@ def test_estimates_are_unbiased_for_the_exact_kernel_sum(kernel: kernels.Kernel,
 
     The sums of a kernel 15% wider, or of another power, are rejected.
     """
-    if isinstance(kernel, kernels.Jaccard):
-        rng = np.random.default_rng(5)
-        points: object = [rng.choice(30, size=8, replace=False).tolist() for _ in range(60)]
-        queries = points[:4]
-    else:
-        points = mixture(1000, 5)
-        queries = near(points, 4, 6)
+    points = mixture(1000, 5)
+    queries = near(points, 4, 6)
     found = []
     width = None if isinstance(kernel, kernels.Angular) or folds(kernel) else 16
     with seeded_noise_for_tests_only(11):
@@ -183,7 +167,7 @@ def test_without_the_subtraction_a_rehash_is_biased(seeded: None) -> None:
     sketch.update(points)
     queries = near(points, 100, 1)
     private = sketch.release(epsilon=5.0, delta=1e-6)
-    raw = private.table[np.arange(300), private.spec.cells(private.spec.read(queries))].mean(axis=1)
+    raw = private.table[np.arange(300), private.spec.cells(np.asarray(queries, np.float64))].mean(axis=1)
     assert (raw / kernel.similarity(queries, points).sum(axis=1) - 1).mean() > 0.1
 
 

@@ -20,6 +20,8 @@ from benchmarks.histogram_figures import CAPS, FORMS, FOUND, RECORD_FORMS, RECOR
 pytestmark = pytest.mark.statistical
 
 KEYS = 40_000
+# The number of keys found has a standard deviation of 10 from release to release: the mean of these is known to 3.
+RELEASES = 12
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def histogram(stream: np.ndarray, relation: Any) -> dps.Histogram:
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
 def test_keys_found_in_one_stage(relation: str, stream: np.ndarray, truth: np.ndarray) -> None:
-    """Cutoffs to the unit, keys to 1% and 8 more, rms to four standard errors of two releases (a kurtosis of 6)."""
+    """Cutoffs to the unit, keys to 1% and 8 more, rms to four standard errors of the releases (a kurtosis of 6)."""
     sketch = histogram(stream, relation)
     for neighbours, epsilon, delta, noted in RECORDS:
         if neighbours != relation:
@@ -50,7 +52,7 @@ def test_keys_found_in_one_stage(relation: str, stream: np.ndarray, truth: np.nd
         least = min(cutoff for cutoff, _, _ in noted)
         assert sketch.release(epsilon=epsilon, delta=delta).law.cutoff == least
         for form, (cutoff, keys, rms) in zip(RECORD_FORMS, noted, strict=True):
-            releases = [sketch.release(epsilon=epsilon, delta=delta, form=form) for _ in range(2)]
+            releases = [sketch.release(epsilon=epsilon, delta=delta, form=form) for _ in range(RELEASES)]
             assert releases[0].law.cutoff == cutoff
             assert np.mean([len(release.keys) for release in releases]) == pytest.approx(keys, rel=0.01, abs=8)
             errors = np.concatenate([release.values - truth[release.keys] for release in releases])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpsketch import local, noise
-from dpsketch._compiled import local_published
+from dpsketch._compiled import local as kernels
 from dpsketch.hashing import fingerprint, row_keys
 
 pytestmark = pytest.mark.statistical
@@ -114,8 +114,8 @@ def test_sampled_bit_where_sets_have_one_size() -> None:
     found = simulate(protocol, people, 450, 13)
     occupied = 1 - (1 - 1 / 80) ** 40
     for values, at in ((found.absent, 0.0), (found.present, 0.25)):
-        predicted = protocol.variance_at(at, people.users, occupied=occupied)
-        wrong = replace(protocol, epsilon=1.1).variance_at(at, people.users, occupied=occupied)
+        predicted = protocol.variance(at, people.users, occupied=occupied)
+        wrong = replace(protocol, epsilon=1.1).variance(at, people.users, occupied=occupied)
         assert abs(relative_variance(values, at, predicted) - 1) < 0.03
         assert abs(relative_variance(values, at, wrong) - 1) > 0.03
         assert abs(values.mean() - at) < 0.1 * np.sqrt(predicted)
@@ -155,7 +155,7 @@ class TestPrivSketch:
     @staticmethod
     def smallest(sets: np.ndarray) -> np.ndarray:
         """The share of people whose sketch has all cells of a key occupied: what the protocol estimates."""
-        cells = local_published.columns_of(fingerprint(np.arange(60)).fingerprints, row_keys(1, 2, "privsketch"), 16)
+        cells = kernels.columns_of(fingerprint(np.arange(60)).fingerprints, row_keys(1, 2, "privsketch"), 16)
         occupied = np.zeros((len(sets), 32), np.bool_)
         for k in range(2):
             np.put_along_axis(occupied, cells[sets, k], True, axis=1)

@@ -1,17 +1,15 @@
-"""What surrounds the protocols: set sizes and caps, consistency and its bias, heavy hitters among unlisted strings."""
+"""What surrounds the protocols: set sizes and caps, and heavy hitters among unlisted strings."""
 
 from __future__ import annotations
 
 import string
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
 
 from dpsketch import local, noise
 from dpsketch.errors import InvalidInput
-from dpsketch.local.consistency import cut_threshold, expected_bias
 
 pytestmark = pytest.mark.statistical
 
@@ -95,50 +93,6 @@ class TestSetSizes:
                 local.SizeDistribution.from_sizes(bad)
         with pytest.raises(InvalidInput):
             distribution.quantile(1.0)
-
-
-class TestConsistency:
-    def found(self, consistency: Any) -> tuple[np.ndarray, np.ndarray, float]:
-        """Twenty keys held by a tenth of the people each, and 4,000 that nobody holds."""
-        protocol = local.SubsetHashing(1.0, max_items=2)
-        people = [[person % 20, (person + 1) % 20] for person in range(40_000)]
-        with noise.seeded_noise_for_tests_only(11):
-            collector = protocol.collector().add(protocol.report(people))
-        found = collector.estimate(np.arange(4020), consistency=consistency)
-        assert (found.low <= found.high).all()
-        if consistency != "none":
-            assert (found.low >= 0).all()
-        return found.value[:20], found.value[20:], protocol.variance(0.0, 40_000) ** 0.5
-
-    def test_non_negative_values_and_their_bias(self) -> None:
-        """A mean of 4,000: its standard error is σ·.58/63 = .009σ; the bias of absent keys is .4σ."""
-        _, raw, deviation = self.found("none")
-        _, absent, _ = self.found("non_negative")
-        assert (absent >= 0).all()
-        assert abs(raw.mean()) < 6 * deviation / 63
-        assert abs(absent.mean() / deviation - expected_bias("non_negative", 0.0, deviation) / deviation) < 0.06
-        assert absent.mean() > 0.3 * deviation
-
-    def test_base_cut_removes_absent_keys_and_some_present_ones(self) -> None:
-        """The threshold is known to a hundredth: it comes from the intervals' widths, half a report wider."""
-        present, absent, deviation = self.found("base_cut")
-        raw, _, _ = self.found("none")
-        assert np.count_nonzero(absent) <= 2  # 0.05 expected
-        threshold = cut_threshold(deviation, 4020)
-        assert (present[raw < 0.99 * threshold] == 0).all()
-        assert (present[raw > 1.01 * threshold] == raw[raw > 1.01 * threshold]).all()
-        assert np.count_nonzero(present) > 0
-
-    @pytest.mark.parametrize("method", ["non_negative", "base_cut"])
-    @pytest.mark.parametrize("frequency", [0.0, 0.01, 0.05])
-    def test_the_stated_bias_is_that_of_normal_noise(self, method: Any, frequency: float) -> None:
-        """10⁶ draws of a normal: within 6 standard errors of the mean."""
-        raw = np.random.default_rng(13).normal(frequency, 0.01, 10**6)
-        threshold = 0.0 if method == "non_negative" else cut_threshold(0.01, 100)
-        mended = np.where(raw < threshold, 0.0, raw)
-        stated = expected_bias(method, frequency, 0.01, keys=100)
-        assert abs(mended.mean() - frequency - stated) < 6 * 0.02 / 1000
-        assert expected_bias("none", frequency, 0.01) == 0
 
 
 class TestHeavyHitters:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpsketch import local, noise
-from dpsketch.local.comparison.metrics import mean_squared_error, normalised_cumulative_rank, top_variance
 from local_data import Sets, transactions, zipf_sets
+from papers.privsketch.metrics import mean_squared_error, normalised_cumulative_rank, top_variance
 
 pytestmark = pytest.mark.statistical
 

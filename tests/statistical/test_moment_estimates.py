@@ -9,7 +9,7 @@ import pytest
 
 from dpsketch import noise
 from dpsketch._compiled.moment import project
-from dpsketch.accounting.stable import stable_table
+from dpsketch.accounting.moments import stable_table
 from dpsketch.laws.scales import ESTIMATORS, ScaleEstimator, estimate_scale, pivot_interval, pivot_variance
 from dpsketch.privacy import per_record
 from dpsketch.sketches.moment import MomentSketch

@@ -15,7 +15,7 @@ import pytest
 import dpsketch as dps
 from benchmarks.quantiles import DATA, SIZES, naming_pays, rank_errors, shares_of, summary, values
 from dpsketch.privacy import Budget
-from dpsketch.sketches.quantiles.spec import QuantileSpec
+from dpsketch.sketches.quantiles import QuantileSpec
 
 pytestmark = pytest.mark.statistical
 

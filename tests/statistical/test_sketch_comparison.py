@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
+from benchmarks.count_min import CountMinForComparison, errors_on_same_data
 from dpsketch import noise
 from dpsketch.errors import InvalidInput, SensitiveData
-from dpsketch.sketches.comparison import CountMinForComparison, errors_on_same_data
 from oracles import bounding as oracle
 
 

@@ -15,8 +15,7 @@ import dpsketch as dps
 from benchmarks import sparse_errors as compare
 from dpsketch._compiled import sparse as kernels
 from dpsketch.core.move import Move, Table
-from dpsketch.laws.alp import SCALE_BITS, Projection, flip_odds
-from dpsketch.laws.sparse import SparseLaw
+from dpsketch.laws.sparse import SCALE_BITS, Projection, SparseLaw, flip_odds
 from dpsketch.privacy import Budget
 from dpsketch.sketches.sparse import SparseHistogram
 from dpsketch.sketches.sparse.estimators import Reader

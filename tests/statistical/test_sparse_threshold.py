@@ -13,11 +13,11 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.core.move import Distance
-from dpsketch.laws import survivors as module
-from dpsketch.laws.survivors import Survival, draw_binomial
+from dpsketch.laws import sparse as module
+from dpsketch.laws.sparse import Survival, draw_binomial
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.privacy import Budget
-from dpsketch.sketches.sparse.calibration import false_rate, pure
+from dpsketch.sketches.sparse.estimators import false_rate, pure
 
 DOMAIN = 60
 PRESENT = np.array([3, 10, 41], np.uint64)

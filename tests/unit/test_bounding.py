@@ -20,8 +20,8 @@ from dpsketch.bounding import Bounded, CountedUsers, bound, point_fingerprints
 from dpsketch.core.move import sqrt_up
 from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import fingerprint, row_keys
-from dpsketch.sketches.countsketch import clipping
-from dpsketch.sketches.countsketch.clipping import Clip
+from dpsketch.sketches.countsketch import spec as counts
+from dpsketch.sketches.countsketch.spec import Clip
 from oracles import bounding as oracle
 from oracles import hashing as hashing_oracle
 from parts import bound_of
@@ -102,7 +102,7 @@ def clipped_table(
 
 def test_clipping_in_blocks_equals_oracle(monkeypatch: pytest.MonkeyPatch) -> None:
     """More keys than a block, and one user with more than a block by itself."""
-    monkeypatch.setattr(clipping, "_BLOCK", 30)
+    monkeypatch.setattr(counts, "_BLOCK", 30)
     keys = np.random.default_rng(1).integers(0, 2**60, 99)
     users = np.repeat([0, 1, 2, 3, 4], [3, 5, 50, 1, 40])
     found, whole = sketch(max_keys=50, rows=3, width=8), sketch(max_keys=50, rows=3, width=8)

@@ -19,6 +19,7 @@ import pyarrow.parquet
 import pytest
 
 import dpsketch as dps
+from dpsketch.columns import canonical
 from dpsketch.errors import InvalidInput, SketchBroken
 from dpsketch.hashing import fingerprint
 from dpsketch.sketches.feed import feed
@@ -273,3 +274,17 @@ def test_a_generator_of_frames_is_one_change() -> None:
         users.update(pieces, key="k", user="u")
     with pytest.raises(SketchBroken):
         users.release(epsilon=1.0, delta=1e-6)
+
+
+@pytest.mark.parametrize(
+    "users",
+    [
+        pa.array([Decimal(1), Decimal(2)], pa.decimal256(76, 0)).view(pa.decimal256(76, 100)),
+        pa.array([2**62, 2**62 + 1], pa.timestamp("s")),
+        pa.array([2**31 - 1, 2**31 - 2], pa.int32()).view(pa.date32()),
+    ],
+    ids=["decimal", "timestamp", "date"],
+)  # fmt: skip
+def test_values_that_arrow_writes_as_one_placeholder_are_refused(users: pa.Array) -> None:
+    with pytest.raises(InvalidInput, match="outside what its type"):
+        canonical(users)

@@ -19,7 +19,6 @@ from dpsketch import files
 from dpsketch.cli import main
 from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput, SensitiveData, SpecMismatch
 from dpsketch.noise import seeded_noise_for_tests_only
-from dpsketch.sketches.density.class_partial import ClassPartial
 
 RNG = np.random.default_rng(1)
 CENTRES = RNG.normal(size=(4, 12))
@@ -122,17 +121,6 @@ def test_users_are_remembered_over_batches_and_parts() -> None:
     with seeded_noise_for_tests_only(5):
         whole = model(unit=unit).fit(POINTS, LABELS, users=users)
     assert np.array_equal(merged.sums_.sums, whole.sums_.sums)
-
-
-def test_a_partial_is_shipped_as_bytes() -> None:
-    for more in SETTINGS:
-        held = model(**more).partial_fit(POINTS[:50], LABELS[:50])._held
-        assert held is not None
-        again = ClassPartial.from_sensitive_bytes(held.to_sensitive_bytes())
-        assert again.spec.to_json() == held.spec.to_json()
-        assert again.to_sensitive_bytes() == held.to_sensitive_bytes()
-        with pytest.raises(InvalidInput, match="already in"):
-            held.merge(again)
 
 
 def test_a_refused_charge_keeps_what_was_counted(tmp_path: Path) -> None:

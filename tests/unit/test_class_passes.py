@@ -19,9 +19,8 @@ from dpsketch.laws.calibration import additive
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import Budget
 from dpsketch.sketches.density import class_sums
-from dpsketch.sketches.density.class_spec import RESIDUAL
+from dpsketch.sketches.density.class_spec import RESIDUAL, STEPS, EmbeddingMap
 from dpsketch.sketches.density.class_sums import Corrections, class_directions, residual_sums
-from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
 
 RNG = np.random.default_rng(9)
 DIM, CLASSES = 6, 4

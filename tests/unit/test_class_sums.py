@@ -15,10 +15,8 @@ from dpsketch.core.laws import Additive
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import GaussianCost
-from dpsketch.sketches.density.class_spec import MOMENTS, SIZES, SUMS, WAVES
+from dpsketch.sketches.density.class_spec import MOMENTS, SIZES, STEPS, SUMS, WAVES, EmbeddingMap, fitting_waves
 from dpsketch.sketches.density.class_sums import PrivateClassSums
-from dpsketch.sketches.density.class_waves import fitting_waves
-from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
 
 RNG = np.random.default_rng(8)
 DIM = 24
@@ -298,7 +296,7 @@ def test_the_noise_is_what_was_paid_for(form: str) -> None:
         sizes = np.concatenate([one.sums_.sizes - np.bincount(y, minlength=3) for one in fits])
         assert np.std(sizes) == pytest.approx(math.sqrt(paid[SIZES].noise.variance), rel=0.35)
         spread = np.concatenate([np.diag(one.sums_.moments) for one in fits])
-        assert np.std(spread) == pytest.approx(fits[0].sums_.moment_deviation, rel=0.2)
+        assert np.std(spread) == pytest.approx(fits[0].sums_._deviation("moments", 5 * 2**20), rel=0.2)
         law = paid[WAVES].noise
         waves = fits[0].sums_.waves
         counted = np.zeros((3, waves.features), np.int64)
@@ -306,7 +304,7 @@ def test_the_noise_is_what_was_paid_for(form: str) -> None:
         drawn = np.concatenate([(one.sums_.wave_sums - counted).ravel() for one in fits[:2]]).astype(float)
         assert far(drawn) < 6
         assert far(0.8 * drawn) > 6
-        assert math.sqrt(law.variance) == pytest.approx(fits[0].sums_.wave_deviation * waves.steps)
+        assert math.sqrt(law.variance) == pytest.approx(fits[0].sums_._deviation("waves", 1))
 
 
 @pytest.mark.parametrize("form", [name for name in FORMS if name != "pure public"])

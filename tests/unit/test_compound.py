@@ -77,8 +77,6 @@ def test_keys_of_two_columns_are_counted_asked_and_answered_as_tuples(kind: str,
         assert set(loaded.top(10).key) == set(KEYS)
     if kind in ("counts", "heavy"):
         assert loaded.decode(KEYS).key == KEYS
-    if kind == "heavy":
-        assert abs(loaded.everything_else().value) < 300
 
 
 @pytest.mark.parametrize("kind", ALL)

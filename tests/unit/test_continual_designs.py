@@ -12,13 +12,10 @@ import pytest
 from dpsketch.core.codec import decode, encode
 from dpsketch.core.move import Distance, Move
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.laws.blocks import Blocks
-from dpsketch.laws.designs import LONGEST, Banded, Contribution, Design
-from dpsketch.laws.pan_private import PanPrivate
-from dpsketch.laws.recurrence import Recurrence
+from dpsketch.laws.designs import LONGEST, Banded, Blocks, Contribution, Design, PanPrivate, Recurrence
 from dpsketch.privacy import Budget
-from dpsketch.sketches.continual import decoding
-from dpsketch.sketches.continual.choice import DAILY, choose_design
+from dpsketch.sketches.continual import windows as decoding
+from dpsketch.sketches.continual.windows import DAILY, choose_design
 
 ONE = Contribution(Distance(1, 1, 1, 1))
 GAUSSIAN, PURE = Budget(1.0, 1e-6), Budget(1.0, 0)

@@ -369,13 +369,11 @@ def test_what_cannot_be_published_day_after_day_is_refused() -> None:
     unit, record = dps.per_user("auto"), dps.per_record()
     full = dps.RangeSketch(bits=4, unit=record)
     full.update([1])
-    sets = dps.DensitySketch(kernel=dps.kernels.Jaccard(), rows=4, unit=record)
     one_row = dps.DensitySketch(kernel=PLANE, rows=4, unit=record, placement="one_row")
     refused: list[tuple[Any, dict[str, Any], str]] = [
         (dps.DistinctSketch(unit=record), {}, "one of"),
         (dps.VoteHistogram(unit=record, max_counters=8), {}, "one of"),
         (full, {}, "empty"),
-        (sets, {}, "sets"),
         (one_row, {}, "every row"),
         (dps.Histogram(unit=unit), {"keys": ["a"]}, "state max_keys="),
         (dps.Histogram(unit=record), {"keys": []}, "at least one"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 import tracemalloc
 from dataclasses import replace
@@ -12,11 +11,11 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import noise
-from dpsketch._compiled import messages
-from dpsketch._compiled.expectation import expect
+from dpsketch._compiled import decoding as messages
+from dpsketch._compiled.decoding import expect
 from dpsketch.sketches.countsketch.decoding import joint_decode
-from dpsketch.sketches.countsketch.exchange import Attempt
-from dpsketch.sketches.countsketch.location import Location
+from dpsketch.sketches.countsketch.estimates import Location
+from dpsketch.sketches.countsketch.messages import Attempt
 from oracles import decoding as oracle
 
 
@@ -218,9 +217,8 @@ def test_what_a_candidate_takes_beside_its_answer(monkeypatch: pytest.MonkeyPatc
     error. What the table itself takes is the same for both lists. No cell is called unexplained here; otherwise, as in
     the twin among the mutants, the messages of two sweeps are held, which takes 48 more.
 
-    On one thread, since what others hold meanwhile is chance, and compiled: the plain form of short lists takes more.
+    On one thread, since what others hold meanwhile is chance.
     """
-    importlib.import_module("numba")
     monkeypatch.setenv("DPSKETCH_THREADS", "1")
     monkeypatch.setattr(Attempt, "unexplained", lambda self: np.zeros(self.remaining.size, bool))
     counts = np.floor(2e5 / np.arange(1, 20_001)).astype(np.int64)

@@ -11,7 +11,7 @@ import pytest
 import dpsketch as dps
 from dpsketch import files, kernels
 from dpsketch.core.account import Account
-from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
+from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.laws.calibration import additive
 from dpsketch.noise import RoundedGaussian
 from dpsketch.privacy import Budget
@@ -99,36 +99,6 @@ def test_incomplete_points_are_left_out_and_counted() -> None:
         assert some.skipped_nulls == 3
 
 
-def test_sets_of_every_kind_give_the_same_sketch() -> None:
-    sets = [["a", "b"], ["b", "a", "a"], [], ["c"]]
-    expected = content(filled(sets, kernel=kernels.Jaccard()))
-    assert np.array_equal(expected.sum(axis=1), np.full(20, 4))
-    for column in (
-        [set(items) for items in sets],
-        [tuple(items) for items in sets],
-        pa.array(sets),
-        pa.array(sets, pa.large_list(pa.string())),
-        pa.chunked_array([pa.array(sets[:2]), pa.array(sets[2:], pa.list_(pa.string()))]),
-        pd.Series(sets),
-        pl.Series(sets),
-        pa.array([["z"], *sets, ["z"]]).slice(1, 4),
-    ):
-        assert np.array_equal(content(filled(column, kernel=kernels.Jaccard())), expected)
-    nulls = [["a", None, "b"], None, ["b", "a"], [None], ["c"]]
-    for column in (nulls, pa.array(nulls), pl.Series(nulls), pa.array([*nulls, ["z"]]).slice(0, 5)):
-        with_nulls = filled(column, kernel=kernels.Jaccard())
-        assert np.array_equal(content(with_nulls), expected)
-        assert with_nulls.skipped_nulls == 1
-    assert filled([], kernel=kernels.Jaccard()).spec.key_type is None
-    with pytest.raises(SpecMismatch, match="text"):
-        with_nulls.update([[1, 2]])
-    with pytest.raises(SpecMismatch, match="key_type"):
-        with_nulls.merge(filled([[1, 2]], kernel=kernels.Jaccard()))
-    empty = sketch(kernel=kernels.Jaccard())
-    empty.merge(with_nulls)
-    assert empty.spec.key_type == "text"  # the column of polars says so
-
-
 @pytest.mark.parametrize(
     ("points", "message"),
     [
@@ -162,13 +132,6 @@ def test_bad_points_are_refused_and_change_nothing(points: object, message: str)
     assert np.array_equal(content(some), before)
 
 
-@pytest.mark.parametrize("sets", ["ab", 7, ["ab"], [1, 2], [["a"], [1]], [[[1]]], pa.array([1])])
-def test_bad_sets_are_refused(sets: object) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        filled(sets, kernel=kernels.Jaccard())
-    assert caught.value.__context__ is None
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -176,7 +139,7 @@ def test_bad_sets_are_refused(sets: object) -> None:
         {"seed": -1}, {"unit": None}, {"unit": dps.per_record(max_weight=2)}, {"rows": 2**15, "width": 2**15},
         {"kernel": kernels.Angular(2, 3), "width": 9}, {"placement": "some_rows"}, {"bounds": (1, 0)},
         {"bounds": [(0, 1)]}, {"bounds": [(0, 1), (0, float("inf"))]}, {"bounds": "ab"}, {"columns": ("x",)},
-        {"columns": ("x", "x")}, {"kernel": kernels.Jaccard(), "bounds": (0, 1)},
+        {"columns": ("x", "x")},
     ],
 )  # fmt: skip
 def test_bad_specs_are_refused(changes: dict[str, object]) -> None:
@@ -210,7 +173,6 @@ def test_specs_round_trip() -> None:
         kernels.Euclidean(2, (1.0, 2.0), power=3),
         kernels.Manhattan(3, 0.5, directions="independent"),
         kernels.Angular(4, 5),
-        kernels.Jaccard(2),
     ):
         spec = sketch(kernel=kernel).spec
         assert DensitySpec.from_json(spec.to_json()) == spec
@@ -225,11 +187,7 @@ def test_points_are_moved_into_the_bounds() -> None:
     assert default_width(PLANE, ((-1.0, 1.0), (-1.0, 1.0))) == 16
     assert default_width(PLANE, ((0.0, 2000.0), (0.0, 1.0))) == 4096
     assert default_width(PLANE, ((0.0, 1e9), (0.0, 1.0))) == 2**16
-    assert (default_width(PLANE), default_width(kernels.Angular(2, 5)), default_width(kernels.Jaccard())) == (
-        256,
-        32,
-        1024,
-    )
+    assert (default_width(PLANE), default_width(kernels.Angular(2, 5))) == (256, 32)
 
 
 def test_far_points_neither_fail_nor_wrap() -> None:
@@ -346,12 +304,6 @@ def test_incomplete_records_of_users_are_left_out() -> None:
     some.update([[1.0, None], [1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], users=["a", "b", None, "c"])
     assert some.skipped_nulls == 2
     assert np.array_equal(content(some), content(filled([[1.0, 2.0], [5.0, 6.0]])))
-
-
-def test_equal_sets_of_a_user_are_one() -> None:
-    some = sketch(kernel=kernels.Jaccard(), unit=dps.per_user(max_keys=3))
-    some.update([["a", "b"], ["b", "a", "a"], [], ["c"], None, ["a", "b"]], users=["u", "u", "u", "u", "u", "v"])
-    assert np.array_equal(content(some).sum(axis=1), np.full(20, 4))
 
 
 def test_where_the_noise_vanishes_the_number_of_records_is_still_known() -> None:

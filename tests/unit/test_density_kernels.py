@@ -15,7 +15,6 @@ from dpsketch import kernels
 from dpsketch._compiled import density, portable
 from dpsketch.hashing import row_keys
 from dpsketch.sketches.density.functions import row_functions
-from dpsketch.sketches.density.points import read_sets, read_vectors
 from oracles import density as oracle
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "density.json"
@@ -56,16 +55,6 @@ def test_hashed_codes_past_64_bits_equals_oracle() -> None:
     for i, r in np.ndindex(3, 2):
         expected = oracle.hashed_column(points[i].tolist(), [[matrices[0, 0, r]]], [offsets[0, r]], int(keys[r]), 512)
         assert columns[i, r] == expected
-
-
-def test_set_columns_equals_oracle() -> None:
-    sets = [RNG.integers(0, 2**64, size, np.uint64) for size in (0, 1, 2, 9)]
-    starts = np.cumsum([0, *map(len, sets)]).astype(np.int64)
-    item_keys, keys = row_keys(1, 10, "items").reshape(2, 5), row_keys(1, 5, "rows")
-    columns = density.set_columns(np.concatenate(sets), starts, item_keys, keys, 100)
-    for i, items in enumerate(sets):
-        for r in range(5):
-            assert columns[i, r] == oracle.set_column(items.tolist(), item_keys[:, r].tolist(), int(keys[r]), 100)
 
 
 def test_adding_and_reading_equals_oracle() -> None:
@@ -152,7 +141,6 @@ KERNELS: dict[str, kernels.Kernel] = {
     "angular 2": kernels.Angular(2, 3),
     "angular 9": kernels.Angular(9, 4),
     "angular independent": kernels.Angular(4, 2, directions="independent"),
-    "jaccard": kernels.Jaccard(power=2),
 }
 
 
@@ -160,18 +148,13 @@ def digests() -> dict[str, list[str]]:
     """For each kernel the digest of its row functions and of the columns of a hundred points."""
     found = {}
     points = np.outer(np.arange(100) % 11 - 5, np.ones(9)) * 0.37 + np.arange(9) * 0.11
-    sets = [[str(j) for j in range(i % 13)] for i in range(100)]
     for name, kernel in KERNELS.items():
         functions = row_functions(kernel, 30, 7)
-        if isinstance(kernel, kernels.Jaccard):
-            columns = functions.columns(read_sets(sets, None), 64)
-            arrays = functions.item_keys
-        else:
-            width = 1 << kernel.power if isinstance(kernel, kernels.Angular) else 64
-            columns = functions.columns(read_vectors(points[:, : kernel.dim].copy(), kernel.dim, None), width)
-            arrays = np.concatenate([functions.matrices.ravel(), functions.offsets.ravel()])
-            if isinstance(kernel, kernels.Angular):
-                arrays = functions.matrices
+        width = 1 << kernel.power if isinstance(kernel, kernels.Angular) else 64
+        columns = functions.columns(points[:, : kernel.dim].copy(), width)
+        arrays = np.concatenate([functions.matrices.ravel(), functions.offsets.ravel()])
+        if isinstance(kernel, kernels.Angular):
+            arrays = functions.matrices
         data = np.ascontiguousarray(arrays, arrays.dtype.newbyteorder("<"))
         found[name] = [sha256(part.tobytes()).hexdigest()[:32] for part in (data, columns.astype("<i4"))]
     return found

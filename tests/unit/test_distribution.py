@@ -144,9 +144,7 @@ def test_an_environment_that_is_there_is_kept(tmp_path: Path) -> None:
 def test_a_trial_release_leaves_archives_and_a_bill_and_its_wheel_runs_the_demo(tmp_path: Path) -> None:
     """All of it, from a copy of the tree: the demo runs in an empty environment with no checkout beside it."""
     copy = tmp_path / "copy"
-    shutil.copytree(
-        ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv*", "dist", "site", "__pycache__", "*.nb[ic]")
-    )
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv*", "dist", "site", "__pycache__"))
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, "-m", "distribution", "--trial"], cwd=copy, env=environment, capture_output=True, text=True

@@ -12,9 +12,8 @@ import pytest
 
 import dpsketch as dps
 import memory
-from dpsketch._digest import DAMAGED, NOT_OURS
 from dpsketch.errors import FileRefused, SensitiveData
-from dpsketch.files import Document, decode, encode
+from dpsketch.files import DAMAGED, NOT_OURS, Document, decode, encode
 from forgery import MARKER, VECTORS, dump, envelope_for, forge, listed, seal, stream
 
 COUNTS = (VECTORS / "counts-v1.dps").read_bytes()

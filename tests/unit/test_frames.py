@@ -160,9 +160,6 @@ def test_points_by_name_or_as_the_sketch_names_them() -> None:
         ordered = density(columns=["x", "y"])
         ordered.update(make(frame), points=["y", "x"], user="who")
         assert everything(named) == everything(plain) == everything(ordered)
-    sets = dps.DensitySketch(kernel=dps.kernels.Jaccard(), rows=3, width=8, unit=dps.per_record())
-    sets.update(pl.DataFrame({"basket": [["tea"], ["milk", "rum"]]}), points="basket")
-    assert sets.spec.key_type == "text"
     by_keyword = density()
     by_keyword.update(points=[[0.5, 1.0]], users=["u"])
 

@@ -150,8 +150,9 @@ def test_an_older_file_is_read_with_the_sentence_of_today(tmp_path: Path, capfd:
     files.write(tmp_path / "old.dps", document)
     promise = dps.load(tmp_path / "old.dps").guarantee
     assert promise.to_json()["words"] == str(promise) == str(release.guarantee)
-    inspect(tmp_path / "old.dps")
-    inspect(tmp_path / "old.dps", as_json=True)
+    assert inspect.callback is not None
+    inspect.callback(tmp_path / "old.dps", as_json=False)
+    inspect.callback(tmp_path / "old.dps", as_json=True)
     shown = capfd.readouterr().out
     assert OLD_SENTENCE not in shown
     assert shown.count("right at most 73.2% of the time") == 2
@@ -169,7 +170,7 @@ def test_nothing_states_odds_that_hold_but_for_a_probability() -> None:
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="the page's numbers: node is not installed")
 def test_the_page_has_the_numbers_of_the_sentence(tmp_path: Path) -> None:
-    for name in ("guarantee.js", "numbers.js", "dom.js"):
+    for name in ("guarantee.js", "numbers.js", "dom.js", "api.js"):
         shutil.copy(PAGE / name, tmp_path / name)
     (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")
     pairs = [*BUDGETS, (0.0, 0.0), (1.0, 0.0), (10.0, 0.0), (30.0, 0.0), (None, 0.0)]

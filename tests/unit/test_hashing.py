@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsketch._compiled.countsketch import cells
-from dpsketch._compiled.xxh64 import hash_slices
+from dpsketch._compiled.hashing import hash_slices
 from dpsketch.columns import valid_rows
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.hashing import fingerprint, row_keys

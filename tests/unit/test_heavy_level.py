@@ -9,7 +9,7 @@ import dpsketch as dps
 from dpsketch import noise
 from dpsketch._compiled.countsketch import add_weighted
 from dpsketch.hashing import row_keys
-from dpsketch.sketches.heavy.level import INNER, PrefixLevel
+from dpsketch.sketches.heavy.search import INNER, PrefixLevel
 from oracles.heavy import frequent
 
 SCALE = 20.0

@@ -9,7 +9,7 @@ import pytest
 import dpsketch as dps
 from dpsketch import files
 from dpsketch._compiled import heavy as kernels
-from dpsketch._compiled.xxh64 import hash_ranges
+from dpsketch._compiled.hashing import hash_ranges
 from dpsketch.sketches.heavy import HeavyHitters
 from oracles import hashing as hashing_oracle
 from oracles import heavy as oracle

@@ -18,7 +18,7 @@ import dpsketch as dps
 from dpsketch.errors import InvalidInput, SketchBroken, SourceError
 from dpsketch.laws import content
 from dpsketch.noise import seeded_noise_for_tests_only
-from dpsketch.sketches.histogram import disk
+from dpsketch.sketches import store
 from interrupting import interrupted, sampled_lines
 
 RECORDS = dps.per_record(max_weight=3)
@@ -29,11 +29,10 @@ CHOSEN = dps.per_user("auto", max_weight=3)
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let a few dozen rows be too many, and blocks end within what a test holds."""
-    monkeypatch.setattr(disk.Limit, "held", property(lambda self: 12_000))
-    monkeypatch.setattr(disk.Limit, "rows", property(lambda self: 64))
-    monkeypatch.setattr(disk, "_FEW", 300)
-    for module in (content, disk):
-        monkeypatch.setattr(module, "BLOCK", 16)
+    monkeypatch.setattr(store, "_WAITING_ROWS", 64)
+    monkeypatch.setattr(store, "_SETTLED_ROWS", 300)
+    monkeypatch.setattr(store, "_RANKED_BYTES", 10**6)  # users are ranked in several parts
+    monkeypatch.setattr(content, "BLOCK", 16)
     return
 
 
@@ -222,8 +221,8 @@ def test_a_killed_process_leaves_a_folder_that_the_next_one_removes(tmp_path: Pa
     script = textwrap.dedent(f"""
         import os, signal
         import dpsketch as dps
-        from dpsketch.sketches.histogram import disk
-        disk.Limit.held = 1000
+        from dpsketch.sketches import store
+        store._WAITING_ROWS = 2
         histogram = dps.Histogram(unit=dps.per_record(), memory_limit="256MB", temp_directory={str(tmp_path)!r})
         histogram.update(["a", "b"])
         os.kill(os.getpid(), signal.SIGKILL)
@@ -233,3 +232,24 @@ def test_a_killed_process_leaves_a_folder_that_the_next_one_removes(tmp_path: Pa
     spilled, given = made(RECORDS, tmp_path, "int")
     fed(spilled, given)
     assert left not in tmp_path.iterdir()
+
+
+@pytest.mark.parametrize("end", ["sys.exit(0)", "del histogram; gc.collect(); os._exit(0)"])
+def test_a_forked_child_ends_without_harm_to_its_parent(end: str, tmp_path: Path) -> None:
+    """To close a database in a child waits for threads that it does not have; and the folder is its parent's."""
+    script = textwrap.dedent(f"""
+        import gc, os, sys
+        import dpsketch as dps
+        given = {{"memory_limit": "256MB", "temp_directory": {str(tmp_path)!r}}}
+        histogram = dps.Histogram(unit=dps.per_user(2), **given)
+        histogram.update(["a", "b"] * 500, users=list(range(1000)))
+        histogram.release(epsilon=1.0, delta=1e-6)
+        child = os.fork()
+        if not child:
+            {end}
+        print(os.waitpid(child, 0)[1], len(os.listdir({str(tmp_path)!r})), flush=True)
+        print(histogram.release(epsilon=1.0, delta=1e-6).keys)
+    """)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=100)
+    assert done.stdout.splitlines() == ["0 1", "['a', 'b']"]
+    assert not list(tmp_path.iterdir())

@@ -1,20 +1,27 @@
-"""Each compiled kernel equals its slow oracle, with the compiler and without."""
+"""Kernels equal their slow oracles, and no machine code of other sources is run."""
 
 from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import xxhash
 
+import dpsketch
 from dpsketch._compiled import countsketch
-from dpsketch._compiled.kernel import kernel
-from dpsketch._compiled.xxh64 import hash_integers, hash_slices
+from dpsketch._compiled.hashing import hash_integers, hash_slices
+from dpsketch.sketches.countsketch.estimates import median_of_rows
 from oracles import hashing as oracle
 
 SEED = np.uint64(42)
 # Keys, rows, width: no key, one, a few, and more than fit into a block.
-SHAPES = [(0, 3, 7), (1, 5, 64), (7, 1, 2), (countsketch.READ_BLOCK + 3, 5, 64)]
+SHAPES = [(0, 3, 7), (1, 5, 64), (7, 1, 2), (countsketch.READ_BLOCK + 3, 5, 64), (countsketch.PIECE + 3, 3, 64)]
 
 
 def random_words(size: int, seed: int = 1) -> npt.NDArray[np.uint64]:
@@ -49,7 +56,7 @@ def test_hash_integers_equals_oracle_and_library() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "rows", "width"), [*SHAPES, (countsketch.ADD_PIECE + 5, 3, 40_000), (countsketch.ADD_BLOCK + 5, 1, 7)]
+    ("size", "rows", "width"), [*SHAPES, (countsketch.PIECE + 5, 3, 40_000), (countsketch.ADD_BLOCK + 5, 1, 7)]
 )
 def test_adding_equals_oracle(size: int, rows: int, width: int) -> None:
     fingerprints, row_keys = random_words(size), random_words(rows, seed=2)
@@ -105,15 +112,45 @@ def test_median_equals_oracle(rows: int, size: int) -> None:
     for scale in (2, 10**9):  # many ties, and none
         values = rng.integers(-scale, scale, (size, rows))
         before = values.copy()
-        medians = countsketch.median_of_rows(values)
+        medians = median_of_rows(values)
         assert medians.dtype == np.float64
         assert medians.tolist() == [oracle.median(line) for line in values.tolist()]
-        np.testing.assert_array_equal(countsketch.median_of_rows(values / 8), medians / 8)
+        np.testing.assert_array_equal(median_of_rows(values / 8), medians / 8)
         np.testing.assert_array_equal(values, before)
 
 
-def test_a_kernel_compiles_where_nothing_can_be_cached() -> None:
-    space: dict[str, object] = {}
-    exec("def double(x):\n    return x + x\n", space)  # a function without a file has no place for a cache
-    double = kernel(space["double"])
-    assert double(21) == 42
+HASHED = """
+import numpy as np
+from dpsketch._compiled.heavy import mark
+bitmap = np.zeros(64, np.uint64)
+mark(bitmap, np.arange(1, 9, dtype=np.uint64), np.zeros(2, np.uint64))
+print(*bitmap)
+"""
+
+
+def hashed(sources: Path, **environment: str) -> str:
+    run = subprocess.run(
+        [sys.executable, "-c", HASHED],
+        env=os.environ | {"PYTHONPATH": str(sources), "NUMBA_CACHE_DIR": ""} | environment,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return run.stdout
+
+
+def test_a_change_in_another_module_is_noticed(tmp_path: Path) -> None:
+    """Numba itself would run the machine code of before: the file of the kernel is as it was."""
+    shutil.copytree(Path(dpsketch.__file__).parent, tmp_path / "dpsketch", ignore=shutil.ignore_patterns("__pycache__"))
+    before = hashed(tmp_path)
+    assert list(tmp_path.rglob("heavy.mark*.nbc"))
+    assert hashed(tmp_path) == before
+    callee = tmp_path / "dpsketch" / "_compiled" / "hashing.py"
+    source = callee.read_text()
+    callee.write_text(source.replace("M1 = np.uint64(0xBF58476D1CE4E5B9)", "M1 = np.uint64(0xBF58476D1CE4E5B7)"))
+    assert callee.read_text() != source
+    assert hashed(tmp_path) != before
+
+
+def test_a_kernel_compiles_where_nothing_can_be_kept(tmp_path: Path) -> None:
+    sources = Path(dpsketch.__file__).parents[1]
+    (tmp_path / "file").touch()
+    assert hashed(sources, NUMBA_CACHE_DIR=str(tmp_path / "file" / "no-folder")) == hashed(sources)

@@ -26,7 +26,6 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 STREAMS: list[list[Any]] = [[], [5], ["a"], [None]]
 NUMBERS: list[list[Any]] = [[], [5], [None]]
 TEXTS: list[list[Any]] = [[], ["a"], [None]]
-SETS: list[list[Any]] = [[], [[5]], [["a"]], [None], [[]]]
 POINTS: list[list[Any]] = [[], [5.0], [None]]
 
 SENSITIVE: dict[str, tuple[Callable[[], Any], list[list[Any]]]] = {
@@ -41,7 +40,6 @@ SENSITIVE: dict[str, tuple[Callable[[], Any], list[list[Any]]]] = {
     "heavy, text": (lambda: dps.HeavyHitters(unit=RECORD, rows=3, width=8, key_bytes=3), TEXTS),
     "ranges": (lambda: dps.RangeSketch(unit=RECORD, bits=18, rows=3, width=8), NUMBERS),
     "quantiles": (lambda: dps.QuantileSketch(unit=RECORD, bits=18, quantiles=[0.5, 0.9], interval_share=0.5), NUMBERS),
-    "sets": (lambda: dps.DensitySketch(kernel=dps.kernels.Jaccard(), rows=4, width=8, unit=RECORD), SETS),
     "points": (
         lambda: dps.DensitySketch(kernel=dps.kernels.Euclidean(dim=1, bandwidth=1.0), rows=4, width=8, unit=RECORD),
         POINTS,
@@ -157,18 +155,6 @@ def test_a_column_with_a_type_of_its_own_states_it(make: Callable[[], Any]) -> N
         assert sketch.release(epsilon=1.0, delta=0).spec.key_type is None
 
 
-def test_a_column_of_lists_with_a_type_of_its_own_states_it() -> None:
-    for column, expected in (
-        (pa.array([], pa.list_(pa.int64())), "int"),
-        (pl.Series([["a"]]), "text"),
-        (pd.Series([["a"]]), None),
-        ([["a"]], None),
-    ):
-        sketch = SENSITIVE["sets"][0]()
-        sketch.update(column)
-        assert sketch.release(**BUDGET).spec.key_type == expected
-
-
 def test_what_a_batch_declares_is_not_what_its_values_are() -> None:
     batch = fingerprint([1, 2])
     assert (batch.key_type, batch.declared) == ("int", None)
@@ -201,9 +187,9 @@ def test_survivors_without_a_type_are_not_listed_as_integers() -> None:
     assert private.survivors(candidates=[7]).key == [7]
 
 
-@pytest.mark.parametrize("kind", ["counts", "sparse", "distinct", "sets", "moment"])
+@pytest.mark.parametrize("kind", ["counts", "sparse", "distinct", "moment"])
 def test_one_sketch_still_counts_one_type(kind: str) -> None:
-    number, text = ([[1]], [["a"]]) if kind == "sets" else ([1], ["a"])
+    number, text = [1], ["a"]
     make = SENSITIVE[kind][0]
     sketch, other = make(), make()
     sketch.update(number)

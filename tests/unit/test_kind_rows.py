@@ -184,7 +184,7 @@ print("LOADED", *sys.modules)
     homes = {folder: f"dpsketch.sketches.{folder}" for folder in folders} | {"local": "dpsketch.local"}
     own = {"counts": "countsketch"}.get(name, name)
     assert {folder for folder, home in homes.items() if home in loaded} == {own}
-    assert not loaded & {"pandas", "polars", "matplotlib", "sqlalchemy", "duckdb", "dp_accounting"}
+    assert not loaded & {"pandas", "polars", "matplotlib", "duckdb", "dp_accounting"}
     assert "dpsketch.cli.run" not in loaded
     if name == "counts":
         # A few keys are hashed and read without the compiler, and a table of many cells needs no special function.

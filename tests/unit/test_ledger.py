@@ -20,7 +20,6 @@ from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
 from dpsketch.ledger import Charge, Ledger, Total, chain
 from dpsketch.ledger.connection import Connection
-from dpsketch.ledger.layout import canonical
 from dpsketch.privacy import (
     ApproximateCost,
     Cost,
@@ -272,28 +271,6 @@ def test_costs_are_stored_as_numbers_of_python(ledger: Ledger) -> None:
     stored = ledger.history("web")[0].costs
     assert stored == (PureCost(0.5), GaussianCost(1.0), MomentCost(0.5, 100, 2.0))
     assert ledger.verify() == []
-
-
-def test_a_ledger_that_holds_a_cost_past_all_numbers_says_that_everything_is_spent(ledger: Ledger, path: Path) -> None:
-    """Earlier versions stored such a cost, and could not say afterwards what was spent."""
-    ledger.charge("web", [PureCost(1.0)], unit=RECORD)
-
-    def append(connection: Connection) -> None:
-        state = chain.read_state(connection, "web")
-        assert state is not None
-        huge = canonical([{"kind": "pure", "epsilon": 10**400}])
-        real = chain.canonical
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(chain, "canonical", lambda value: huge if isinstance(value, list) else real(value))
-            chain.append(connection, "web", state.link, "charge", unit=RECORD, costs=[PureCost(1.0)])
-
-    ledger._store.write("web", append)
-    assert ledger.spent("web").epsilon == math.inf
-    assert "∞" in ledger.spent("web").words
-    assert len(ledger.history("web")) == 2
-    assert ledger.verify() == []
-    with pytest.raises(LedgerError, match="already passed"):
-        ledger.create("web", epsilon=1e6, delta=0, unit=RECORD)
 
 
 def test_names_and_notes_may_be_any_text(ledger: Ledger) -> None:

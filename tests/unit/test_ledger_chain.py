@@ -10,7 +10,7 @@ import pytest
 
 from dpsketch.errors import LedgerError
 from dpsketch.ledger import Charge, Ledger
-from dpsketch.ledger.layout import row_digest
+from dpsketch.ledger.store import row_digest
 from dpsketch.privacy import PureCost, per_record
 from ledgers import begun
 

@@ -196,8 +196,7 @@ def test_no_worst_history_is_left_out(seed: int) -> None:
 
 def _renyi(costs: Counter[Cost], delta: float) -> float:
     """A bound for every kind of cost that is quick: the others are minima of it and slower ones."""
-    from dpsketch.accounting.renyi import renyi_epsilon
-    from dpsketch.accounting.tally import Tally
+    from dpsketch.accounting.composition import Tally, renyi_epsilon
 
     return renyi_epsilon(Tally.of(costs), delta)
 
@@ -328,24 +327,6 @@ def test_an_edited_part_is_found(ledger: Ledger, path: Path, change: str) -> Non
     assert len(ledger.verify()) == 1
     with pytest.raises(LedgerError, match="not as they were written"):
         ledger.charge("web", [PureCost(0.5)], unit=RECORD, part=MONDAY)
-
-
-def test_a_dataset_with_parts_is_refused_by_versions_that_know_none(ledger: Ledger, path: Path) -> None:
-    """They refuse every layout but the first; a dataset without parts stays in that one."""
-    ledger.create("old", epsilon=2, delta=0, unit=RECORD)
-    ledger.create("new", epsilon=2, delta=0, unit=RECORD, parts="day")
-    with sqlite3.connect(path) as connection:
-        assert dict(connection.execute("SELECT name, format FROM dpsketch_dataset")) == {"old": 1, "new": 2}
-
-
-def test_a_ledger_from_before_there_were_parts_gets_them_with_its_next_dataset(ledger: Ledger, path: Path) -> None:
-    charge = ledger.charge("web", [PureCost(0.25)], unit=RECORD)
-    _tamper(path, "DROP TABLE dpsketch_member")
-    assert ledger.spent("web").epsilon == 0.25
-    assert ledger.verify([charge]) == []
-    ledger.create("days", epsilon=2, delta=0, unit=RECORD, parts="day")
-    ledger.charge("days", [PureCost(0.25)], unit=RECORD, part=MONDAY, partials=["p"])
-    assert ledger.verify([charge]) == []
 
 
 def test_an_open_charge_is_for_one_part(ledger: Ledger) -> None:

@@ -183,17 +183,3 @@ def test_a_deleted_row_opens_nothing(ledger: Ledger, path: Path) -> None:
     tamper(path, "DELETE FROM dpsketch_delivery")
     with pytest.raises(BudgetExceeded):
         pay(ledger)
-
-
-def test_a_ledger_of_an_earlier_version_is_read_verified_and_charged(ledger: Ledger, path: Path) -> None:
-    """It has no tables of deliveries and of what is released once; its chain stays as it was."""
-    charge = ledger.charge("web", [PureCost(0.25)], unit=RECORD)
-    tamper(path, "DROP TABLE dpsketch_delivery")
-    tamper(path, "DROP TABLE dpsketch_once")
-    old = Ledger(path)
-    assert old.spent("web").releases == 1
-    assert old.history("web")[0].written is None
-    assert old.verify([charge]) == []
-    pay(old).close()
-    assert [entry.written for entry in old.history("web")] == [None, True]
-    assert old.verify([charge]) == []

@@ -35,7 +35,7 @@ def test_every_answer_says_what_it_counts(name: str) -> None:
     held: Any = ["aa", "bb"] * 200 if name in SINGLE else [["aa", "ab", "ba"], ["bb"]] * 200
     with seeded_noise_for_tests_only(1):
         collector = protocol.collector().add(protocol.report(held))
-    for asked in (collector, collector.snapshot()):
+    for asked in (collector, collector.copy()):
         assert asked.counts == SAID[name]
         found = [
             asked.estimate(["aa"]),

@@ -7,12 +7,11 @@ import pytest
 
 from dpsketch import noise
 from dpsketch._compiled import local as kernels
-from dpsketch._compiled import local_ids, local_published
 from dpsketch.hashing import row_keys
 from dpsketch.local import HadamardCountMean, OptimalLocalHashing, PrivSketchAsPublished, SubsetDirect, SubsetHashing
-from dpsketch.local.count_mean import _hadamard_transform
-from dpsketch.local.ids import Identifiers, in_order
-from dpsketch.local.sets import People
+from dpsketch.local.bits import _hadamard_transform
+from dpsketch.local.protocol import People
+from dpsketch.local.tallies import Identifiers, in_order
 from oracles import local as oracle
 
 RNG = np.random.default_rng(7)
@@ -156,7 +155,7 @@ def test_privsketch_orders_cells_and_finds_the_smallest(seeded: None) -> None:
     order = np.ascontiguousarray(columns["order"]).view("<u2")
     keys = row_keys(1, 3, "privsketch")
     prints = np.unique(people.prints)
-    cells = local_published.columns_of(prints, keys, 5)
+    cells = kernels.columns_of(prints, keys, 5)
     ones = np.zeros(len(prints), np.int64)
     matching = np.zeros(len(prints), np.int64)
     expected = np.zeros((2, len(prints)), np.int64)
@@ -171,7 +170,7 @@ def test_privsketch_orders_cells_and_finds_the_smallest(seeded: None) -> None:
     flat = cells.ravel()
     starts = np.concatenate([[0], np.cumsum(np.bincount(flat, minlength=15))]).astype(np.int64)
     items = np.argsort(flat, kind="stable") // 3
-    local_published.decode_sampled(columns["cell"], columns["bit"], order, cells, starts, items, ones, matching)
+    kernels.decode_sampled(columns["cell"], columns["bit"], order, cells, starts, items, ones, matching)
     assert (matching == expected[0]).all()
     assert (ones == expected[1]).all()
 
@@ -182,12 +181,12 @@ def test_decoding_every_bit_and_the_attack_are_the_oracles(seeded: None) -> None
     columns = protocol.randomise(people)
     order = np.ascontiguousarray(columns["order"]).view("<u2")
     prints = np.unique(people.prints)
-    cells = local_published.columns_of(prints, row_keys(1, 2, "privsketch"), 9)
+    cells = kernels.columns_of(prints, row_keys(1, 2, "privsketch"), 9)
     ones = np.zeros(len(prints), np.int64)
-    local_published.decode_all(columns["bits"], order, cells, ones)
+    kernels.decode_all(columns["bits"], order, cells, ones)
     bits = np.unpackbits(columns["bits"], axis=1, bitorder="little")
     found = np.zeros((40, len(prints)), np.bool_)
-    local_published.recover(order, cells, found)
+    kernels.recover(order, cells, found)
     for x in range(len(prints)):
         assert ones[x] == sum(bits[i, oracle.smallest_cell(order[i].tolist(), cells[x].tolist())] for i in range(40))
     for i in range(40):
@@ -234,8 +233,8 @@ class TestIdentifiers:
         table, held = np.zeros(8, np.uint64), np.empty((7, 2), np.uint64)
         fresh = np.empty(7, np.bool_)
         ids = np.arange(14, dtype=np.uint64).reshape(7, 2) + np.uint64(1)
-        assert local_ids.insert(table, held, 0, ids, np.uint64(5), fresh) == 7
+        assert kernels.insert_ids(table, held, 0, ids, np.uint64(5), fresh) == 7
         assert fresh.all()
         assert (held == ids).all()
-        assert local_ids.forget(table, 7, ids, np.uint64(5), fresh) == 0
+        assert kernels.forget_ids(table, 7, ids, np.uint64(5), fresh) == 0
         assert not table.any()

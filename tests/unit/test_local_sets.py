@@ -14,7 +14,7 @@ import pytest
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.hashing import fingerprint
 from dpsketch.local import group_by_person
-from dpsketch.local.sets import People, read_people, read_single_items
+from dpsketch.local.protocol import People, read_people, read_single_items
 
 SETS = [["a", "b"], [], ["c"], ["a", "c", "d"]]
 FLAT = ["a", "b", "c", "a", "c", "d"]

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from dpsketch import local
-from dpsketch.local.odds import odds_below
-from dpsketch.local.sets import read_people
+from dpsketch.local.protocol import odds_below, read_people
 from oracles import local as oracle
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "local.json").read_text(encoding="utf-8"))

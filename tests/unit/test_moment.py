@@ -33,7 +33,6 @@ from dpsketch.sketches.moment import (
     MomentSpec,
     PrivateMoment,
     PrivateMomentProfile,
-    size_for_error,
 )
 from dpsketch.sketches.moment.sketch import _RELEASED
 from oracles import moment as oracle
@@ -404,14 +403,6 @@ def test_public_totals_lower_the_floor_and_are_enforced_by_padding() -> None:
     assert private.floor == 0
     # Ten records padded by 999,990 of another key.
     assert private.value == pytest.approx(10**0.5 + 999_990**0.5, rel=0.5)
-
-
-def test_the_size_for_an_error_reaches_it() -> None:
-    size = size_for_error(0.5, per_record(), moment=5_000, error=400, epsilon=1.0, delta=1e-6)
-    preview = MomentSpec(0.5, size, per_record()).preview(epsilon=1.0, delta=1e-6, moment=5_000)
-    assert 0.95 * 400 < preview.predicted_error <= 400
-    with pytest.raises(InvalidInput, match="no size reaches"):
-        size_for_error(0.5, per_record(), moment=5_000, error=1, epsilon=1.0, delta=1e-6)
 
 
 def test_a_profile_has_one_composed_charge(tmp_path: Path) -> None:

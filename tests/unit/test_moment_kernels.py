@@ -7,9 +7,8 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from dpsketch._compiled.chacha import LANES, chacha20_blocks
-from dpsketch._compiled.distinct import mark
-from dpsketch._compiled.moment import aggregate, project
+from dpsketch._compiled.heavy import mark
+from dpsketch._compiled.moment import LANES, aggregate, chacha20_blocks, project
 from oracles import moment as oracle
 
 SECRET = np.array([0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0, 0x082EFA98, 0xEC4E6C89])

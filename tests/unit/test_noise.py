@@ -13,6 +13,7 @@ import pytest
 from mpmath import mp, mpf
 
 import dpsketch.noise
+from dpsketch._compiled.normal import upper_quantiles
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import (
     DiscreteLaplace,
@@ -23,7 +24,6 @@ from dpsketch.noise import (
     random_words,
     seeded_noise_for_tests_only,
 )
-from dpsketch.normal import upper_quantiles
 from oracles.noise import (
     PRECISION,
     ScriptedSource,

@@ -19,26 +19,21 @@ import dpsketch as dps
 from dpsketch import accounting, core, kernels, laws, ledger, local, noise, plan, privacy, sketches
 from dpsketch.core.move import Distance, Move, Sensitivity, Table
 from dpsketch.errors import InvalidInput
-from dpsketch.laws.alp import Projection
-from dpsketch.laws.blocks import Blocks
-from dpsketch.laws.designs import Banded, Contribution
-from dpsketch.laws.pan_private import PanPrivate
-from dpsketch.laws.recurrence import Recurrence
+from dpsketch.laws.designs import Banded, Blocks, Contribution, PanPrivate, Recurrence
 from dpsketch.laws.recursion import Recursion
 from dpsketch.laws.shares import Share
+from dpsketch.laws.sparse import Projection
 from dpsketch.numbers import real_number, whole_number
-from dpsketch.sketches.countsketch.clipping import Clip
-from dpsketch.sketches.countsketch.spec import CountSketchSpec
+from dpsketch.sketches.countsketch.spec import Clip, CountSketchSpec
 from dpsketch.sketches.density.spec import DensitySpec
-from dpsketch.sketches.distinct.spec import DistinctSpec
+from dpsketch.sketches.distinct.bitmap import DistinctSpec
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec
 from dpsketch.sketches.histogram.spec import HistogramSpec
-from dpsketch.sketches.histogram.votes.spec import VoteHistogramSpec
+from dpsketch.sketches.histogram.votes import VoteHistogramSpec
 from dpsketch.sketches.moment.spec import MomentSpec
-from dpsketch.sketches.quantiles.spec import QuantileSpec
-from dpsketch.sketches.ranges.domain import Domain
-from dpsketch.sketches.ranges.spec import RangeSketchSpec
-from dpsketch.sketches.sparse.spec import SparseHistogramSpec
+from dpsketch.sketches.quantiles import QuantileSpec
+from dpsketch.sketches.ranges.spec import Domain, RangeSketchSpec
+from dpsketch.sketches.sparse.sketch import SparseHistogramSpec
 from dpsketch.sketches.weights import WeightGrid
 from numpy_numbers import given, plain
 
@@ -81,7 +76,6 @@ KEEPING: dict[type, dict[str, Any]] = {
     kernels.Euclidean: {"dim": 2, "bandwidth": (2.1, 1), "power": 2},
     kernels.Manhattan: {"dim": 2, "bandwidth": 2.1, "power": 2},
     kernels.Angular: {"dim": 2, "power": 2},
-    kernels.Jaccard: {"power": 2},
     kernels.Gaussian: {"dim": 2, "bandwidth": (2.1, 1)},
     kernels.Linear: {"dim": 2},
     Sensitivity: {"l1": 5, "l2": 2.2},
@@ -178,7 +172,7 @@ MADE = {
     "MapSpec Memory MergedShares MomentProfileSpec NamedWindow OneBit OneItem Pairs ParsedMessages Passed",
     "PrefixLevel Prepared PrivateDailyHistogram PrivateHistogram PrivateSeries PrivateVoteHistogram Problem",
     "Proposal Publications Published Quantile RankError Received RecordColumns ReleasePreview RowTable Rows",
-    "SearchPrediction Segments Seizable SetBatch SharedNoise Silent SketchedLevel Spent Spread State Stretch Sum",
+    "SearchPrediction Segments Seizable SharedNoise Silent SketchedLevel Spent Spread State Stretch Sum",
     "SupportProtocol Survival Table TableShape Tally Terms TextKeys TooLow Vector VectorBatch Votes Waves",
     "WeightedRounds Weights _Added _Children _CountMean _Measured _Projected _Weighed",
 }

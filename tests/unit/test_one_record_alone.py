@@ -8,13 +8,11 @@ import weakref
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from dpsketch import load, local
-from dpsketch._compiled import identity, xxh64
 from dpsketch.errors import SourceError
-from dpsketch.sources import Columns, blocks, open_source
+from dpsketch.sources import Columns, formats, open_source
 
 
 def _keys(path: Path, data: bytes) -> Counter[str]:
@@ -27,7 +25,7 @@ def _keys(path: Path, data: bytes) -> Counter[str]:
 def test_a_mark_at_the_beginning_of_a_row_is_text_wherever_a_block_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: bytes, mark: bytes
 ) -> None:
-    monkeypatch.setattr(blocks, "BLOCK", 64)
+    monkeypatch.setattr(formats, "_BLOCK", 64)
     rows = b"".join(b"\xef\xbb\xbf%bk%02d,1%b" % (mark, i, ends) for i in range(40))
     before = _keys(tmp_path / "a.csv", b"key,v" + ends + rows)
     for added in range(1, 20):
@@ -63,9 +61,8 @@ def test_a_collection_from_a_file_takes_nothing_new(tmp_path: Path) -> None:
 
 
 def test_a_large_answer_is_off_the_disk_once_a_newer_one_is_kept() -> None:
-    from dpsketch.server.answers import Answers
-    from dpsketch.server.metrics import Metrics
-    from dpsketch.server.spooled import LARGE, file_response
+    from dpsketch.server.answers import LARGE, Answers, file_response
+    from dpsketch.server.telemetry import Metrics
 
     async def ask() -> None:
         answers = Answers(1e9, 60.0, Metrics())
@@ -78,14 +75,6 @@ def test_a_large_answer_is_off_the_disk_once_a_newer_one_is_kept() -> None:
         answers.stop()
 
     asyncio.run(ask())
-
-
-def test_one_long_key_is_for_the_compiler() -> None:
-    edges = np.array([0, 1 << 20], np.int64)
-    data, out = np.zeros(1 << 20, np.uint8), np.zeros(1, np.uint64)
-    assert xxh64.hash_slices._seconds(data, edges, np.uint64(42), out) > 0.5
-    assert xxh64.hash_ranges._seconds(data, edges[:1], edges[1:], np.uint64(42), out) > 0.5
-    assert identity.identify_texts._seconds(data, edges, out, out, out) > 0.5
 
 
 @pytest.mark.parametrize("row", [b"", b'z,"z"\n', b'z,z"\n'])

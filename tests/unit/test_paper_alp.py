@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpsketch.noise import seeded_noise_for_tests_only
-from dpsketch.reproduce.papers import _script, find_papers
+from dpsketch.reproduce import _script, find_papers
 
 _script(find_papers() / "alp")
 experiments = importlib.import_module("dpsketch_paper_alp.experiments")

@@ -14,8 +14,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.noise import seeded_noise_for_tests_only
-from dpsketch.reproduce import Expected, Run
-from dpsketch.reproduce.papers import _script, find_papers
+from dpsketch.reproduce import Expected, Run, _script, find_papers
 
 TEXT = "3 1 2\n\n7\n 1 3 \n9 8 7 6 5\n"
 BASKETS = [[3, 1, 2], [7], [1, 3], [9, 8, 7, 6, 5]]

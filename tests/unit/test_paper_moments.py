@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from dpsketch.reproduce.papers import _script, find_papers
+from dpsketch.reproduce import _script, find_papers
 
 _script(find_papers() / "moments")
 experiments = importlib.import_module("dpsketch_paper_moments.experiments")

@@ -14,7 +14,7 @@ from dpsketch import accounting
 from dpsketch.errors import CounterOverflow, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.laws.shares import Share
 from dpsketch.privacy import ApproximateCost, GaussianCost
-from dpsketch.sketches.countsketch.parties import merge_releases
+from dpsketch.sketches.countsketch.sketch import merge_releases
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 

@@ -32,7 +32,6 @@ def test_import_loads_nothing_heavy() -> None:
         "pandas",
         "polars",
         "duckdb",
-        "sqlalchemy",
         "matplotlib",
         "dp_accounting",
     }
@@ -44,7 +43,7 @@ def test_import_loads_nothing_heavy() -> None:
 
 
 def test_help_loads_nothing_heavy() -> None:
-    heavy = {"numba", "pyarrow", "scipy", "duckdb", "sqlalchemy", "matplotlib", "dp_accounting"}
+    heavy = {"numba", "pyarrow", "scipy", "duckdb", "matplotlib", "dp_accounting"}
     code = (
         "import sys; sys.argv[1:] = ['--help']\nfrom dpsketch.cli import main\ntry:\n    main()\nexcept SystemExit:\n"
     )

@@ -25,10 +25,9 @@ from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput, SpecMisma
 from dpsketch.laws import recursion, sampler
 from dpsketch.laws.recursion import Mass, Places, Recursion
 from dpsketch.privacy import Budget
-from dpsketch.sketches.quantiles import spec
-from dpsketch.sketches.quantiles.cells import ValueGrid
-from dpsketch.sketches.quantiles.spec import QuantileSpec
-from dpsketch.sketches.ranges.domain import Domain
+from dpsketch.sketches import quantiles
+from dpsketch.sketches.quantiles import QuantileSpec, ValueGrid
+from dpsketch.sketches.ranges.spec import Domain
 from oracles import quantiles as oracle
 
 RECORD = dps.per_record()
@@ -374,7 +373,7 @@ def test_intervals_cover(shares: tuple[float, ...], unit: dps.Unit) -> None:
 
 @pytest.mark.statistical
 def test_intervals_without_a_shift_miss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spec, "rank_errors", lambda law, failure: [0.5] * len(law.quantiles))
+    monkeypatch.setattr(quantiles, "rank_errors", lambda law, failure: [0.5] * len(law.quantiles))
     data = np.exp(np.random.default_rng(1).normal(7, 1, 20_000)).astype(np.int64)
     made = dps.QuantileSketch(unit=RECORD, bits=20, quantiles=[0.5], interval_share=0.5)
     made.update(data)

@@ -17,8 +17,7 @@ from dpsketch import accounting, files
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.sketches.ranges import RangeSketch, RangeSketchSpec
-from dpsketch.sketches.ranges.chain import segments
-from dpsketch.sketches.ranges.levels import DenseLevel, cell_levels
+from dpsketch.sketches.ranges.levels import DenseLevel, cell_levels, segments
 from oracles import ranges as oracle
 
 

@@ -18,10 +18,9 @@ from dpsketch.noise import DiscreteLaplace
 from dpsketch.results import Estimates
 from dpsketch.server import service
 from dpsketch.server.releases import Releases, Served
-from dpsketch.server.storage import Storage
-from dpsketch.server.tables import Mark
+from dpsketch.server.storage import Mark, Storage
 from dpsketch.sketches.histogram import intervals
-from dpsketch.sketches.histogram.sums import Passed
+from dpsketch.sketches.histogram.private import Passed
 from tests.effort import instructions
 
 
@@ -119,14 +118,8 @@ def test_the_list_of_many_releases_grows_with_their_number_and_survives_changes(
     assert releases.changes == before + 1
 
 
-def test_an_upgraded_store_keeps_no_order_of_tickets(tmp_path: Path) -> None:
+def test_a_store_keeps_no_order_of_tickets(tmp_path: Path) -> None:
     file = tmp_path / "store.db"
-    Storage(str(file)).close()
-    with sqlite3.connect(file) as old:
-        old.execute("DROP TABLE dpsketch_mark")
-        for name in ("ticket_key", "ticket_period"):
-            old.execute(f"ALTER TABLE dpsketch_collection DROP COLUMN {name}")
-        old.execute("UPDATE dpsketch_schema SET version = 2")
     storage = Storage(str(file))
     storage.claim()
     storage.append([], {}, [Mark("c", 0, "ff"), Mark("c", 1, "aa")])

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from dpsketch.errors import InvalidInput
-from dpsketch.reproduce import find_papers, reproduce, write_index, write_report
-from dpsketch.reproduce.papers import PAPERS
+from dpsketch.reproduce import PAPERS, find_papers, reproduce, write_index, write_report
 
 SCRIPT = """
     import dpsketch as dps

@@ -200,16 +200,15 @@ def test_casts_are_spelt_as_people_do_and_times_are_in_utc_on_every_machine(
         time.tzset()
 
 
-def test_rows_are_the_same_however_many_are_asked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_the_same_however_many_are_read_at_once(tmp_path: Path) -> None:
     table = pa.table({"k": [f"{i}" for i in range(1000)], "n": list(range(1000)), "m": [None, 1] * 500})
     path = tmp_path / "t.parquet"
-    pa.parquet.write_table(table, path)
     expected = [(f"{i}", f"{i % 10}") for i in range(300, 900) if i % 2]
     found = {}
-    for at_once in (1, 7, 1 << 20):
-        monkeypatch.setattr("dpsketch.sources.expressions._ROWS_AT_ONCE", at_once)
+    for group in (1, 7, 1 << 20):
+        pa.parquet.write_table(table, path, row_group_size=group)
         rows = keys(str(path), ("k", "(n % 10)"), "m = 1 and n between 300 and 899", computed=("(n % 10)",))
-        found[at_once] = [tuple(row.split(",")) for row in rows]
+        found[group] = [tuple(row.split(",")) for row in rows]
     assert list(found.values()) == [expected] * 3
 
 
@@ -237,11 +236,24 @@ def test_errors_of_sql_quote_no_record(tmp_path: Path) -> None:
         assert refused.value.__context__ is None
 
 
-def test_sources_without_types_of_their_own_take_no_sql(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["upper(k) = 'A'", "k = 'a'", "n = 1"])
+def test_text_that_is_not_utf8_is_refused_before_duckdb_sees_it(where: str, tmp_path: Path) -> None:
+    bad = pa.array([b"a", b"secret\xff"]).view(pa.string())
+    pa.parquet.write_table(pa.table({"k": bad, "n": [1, 2]}), tmp_path / "t.parquet")
+    with pytest.raises(SourceError, match="not UTF-8") as refused:
+        keys(str(tmp_path / "t.parquet"), "k", where)
+    assert "secret" not in str(refused.value)
+
+
+def test_fields_of_json_are_text_and_numbers_where_a_number_is_meant(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
-    path.write_text('{"k": 5}\n')
-    with pytest.raises(SourceError, match="declares no types"):
-        keys(str(path), "k", "k > 1")
+    path.write_text('{"k": 5, "n": 1.5}\n{"k": "5", "n": "x"}\n{"k": 10, "n": 2}\n')
+    assert keys(str(path), "k", "k > 6") == ["10"]
+    assert keys(str(path), "k", "k = '5'") == ["5", "5"]
+    assert keys(str(path), "(n * 2)", "n > 0", computed=("(n * 2)",)) == ["3", "4"]
+
+
+def test_sql_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no column 'nowhere'"):
         keys(write_csv(tmp_path / "t.csv"), "carrier", "nowhere = 1")
     with pytest.raises(SourceError, match="neither true nor false"):

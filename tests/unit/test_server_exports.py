@@ -21,10 +21,10 @@ from starlette.routing import Route
 import dpsketch as dps
 from dpsketch import files, local
 from dpsketch.local import hashed
-from dpsketch.local.growing import Growing
-from dpsketch.server import collection_routes, spooled
+from dpsketch.local.tallies import Growing
+from dpsketch.server import answers, collection_routes
 from dpsketch.server.app import create_app
-from dpsketch.server.refusals import StorageFailed
+from dpsketch.server.database import StorageFailed
 from dpsketch.server.releases import Releases
 from dpsketch.server.service import Service
 from dpsketch.server.settings import Settings
@@ -61,7 +61,7 @@ def test_reports_are_stored_while_an_export_is_made_and_strangers_share_it(
     """The export stops in its middle until reports have come, been stored and been acknowledged."""
     encoding = Encoding()
     monkeypatch.setattr(collection_routes, "files", type("files", (), {"encode": encoding}))
-    for module, name in ((spooled, "LARGE"), (collection_routes, "LARGE_ANSWER")):
+    for module, name in ((answers, "LARGE"), (collection_routes, "LARGE_ANSWER")):
         monkeypatch.setattr(module, name, 1000)
     app = create_app(Settings(store=str(tmp_path / "s.db"), public=frozenset({"read"})))
 
@@ -117,10 +117,9 @@ def test_a_small_export_is_never_old(tmp_path: Path) -> None:
 def test_a_snapshot_copies_no_report_and_stays_what_it_is() -> None:
     collector = PROTOCOL.collector()
     collector.receive(PROTOCOL.to_bytes(PROTOCOL.report([["a"]] * 900)))
-    snapshot = collector.snapshot()
-    now = collector._now()
-    assert np.shares_memory(snapshot.ids, now.ids)
-    for name, values in now.tally.columns().items():
+    snapshot = collector.copy()
+    assert np.shares_memory(snapshot._ids.rows(), collector._ids.rows())
+    for name, values in collector.tally.columns().items():
         assert np.shares_memory(snapshot.tally.columns()[name], values)
     before = files.encode(snapshot.to_document())
     assert before == files.encode(collector.to_document())
@@ -174,14 +173,14 @@ def test_cells_are_how_often_each_bucket_was_named(few: int, monkeypatch: pytest
 def test_a_large_answer_is_a_file_without_a_name_that_is_gone_with_it(tmp_path: Path) -> None:
     tempfile.tempdir = str(tmp_path)
     try:
-        answer = spooled.Spooled(bytes(range(256)) * 4096, {"X": "y"})
+        answer = answers.Spooled(bytes(range(256)) * 4096, {"X": "y"})
     finally:
         tempfile.tempdir = None
     assert list(tmp_path.iterdir()) == []
     assert answer.headers["content-length"] == str(1 << 20)
     number = answer._file
 
-    async def whole(answer: spooled.Spooled) -> bytes:
+    async def whole(answer: answers.Spooled) -> bytes:
         return b"".join([piece async for piece in answer._pieces()])
 
     assert asyncio.run(whole(answer)) == bytes(range(256)) * 4096
@@ -194,12 +193,12 @@ def test_a_large_answer_is_a_file_without_a_name_that_is_gone_with_it(tmp_path: 
 def test_where_there_is_no_room_for_a_large_answer_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere/at/all")
     with pytest.raises(StorageFailed, match="temporary files"):
-        spooled.Spooled(b"x", {})
+        answers.Spooled(b"x", {})
 
 
 def test_large_answers_are_sent_at_one_rate_however_many_take_them() -> None:
     now = 100.0
-    pace = spooled.Pace(1000.0, clock=lambda: now)
+    pace = answers.Pace(1000.0, clock=lambda: now)
     assert [pace.wait(500) for _ in range(4)] == [0.0, 0.5, 1.0, 1.5]
     now = 101.0
     assert pace.wait(500) == 1.0

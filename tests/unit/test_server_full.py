@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from dpsketch.server.aggregates import Aggregate
-from dpsketch.server.commits import Collecting, Outcome
+from dpsketch.server.reports import Collecting, Outcome
 from dpsketch.server.service import running
 from dpsketch.server.settings import Limits, Settings
-from dpsketch.server.tables import CollectionPlan, Mark
+from dpsketch.server.storage import CollectionPlan, Mark
 from serving import PROTOCOL, inside, new_token, objects
 
 
@@ -26,7 +26,7 @@ def test_requests_that_come_together_do_not_fill_a_collection_beyond_its_limit(
     headers = {"Authorization": f"Bearer {new_token(store, 'admin')}"}
 
     async def work() -> tuple[list[httpx.Response], int]:
-        limits = Limits(reports=10) if of_the_service else Limits()
+        limits = Limits(max_reports=10) if of_the_service else Limits()
         asked: dict[str, Any] = {"name": "x", "spec": PROTOCOL.to_json()}
         asked |= {} if of_the_service else {"max_reports": 10}
         async with inside(Settings(store, limits=limits)) as client:

@@ -14,13 +14,12 @@ import pytest
 from starlette.responses import Response
 
 from dpsketch.errors import InvalidInput
-from dpsketch.server.answers import Answers
+from dpsketch.server.answers import Answers, reply
 from dpsketch.server.limits import Bodies, Quota, Rate
-from dpsketch.server.metrics import Metrics
 from dpsketch.server.refusals import Refused
-from dpsketch.server.replies import reply
 from dpsketch.server.service import running
 from dpsketch.server.settings import Limits, Settings
+from dpsketch.server.telemetry import Metrics
 
 
 def test_a_rate_gives_back_what_time_brings() -> None:

@@ -20,16 +20,16 @@ import pytest
 from dpsketch import local
 from dpsketch._arrow_stream import read_flat
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.server import logs
+from dpsketch.server import telemetry
 from dpsketch.server.aggregates import Aggregates
-from dpsketch.server.auth import Token, Tokens, digest_of, new_token, require
-from dpsketch.server.commits import Collecting, Outcome
-from dpsketch.server.metrics import Metrics
-from dpsketch.server.refusals import Refused, StorageFailed
-from dpsketch.server.replies import finite, reply
+from dpsketch.server.answers import finite, reply
+from dpsketch.server.auth import Tokens, require
+from dpsketch.server.database import StorageFailed
+from dpsketch.server.refusals import Refused
+from dpsketch.server.reports import Collecting, Outcome
 from dpsketch.server.settings import Limits
-from dpsketch.server.storage import Storage
-from dpsketch.server.tables import Chunk, Mark
+from dpsketch.server.storage import Chunk, Mark, Storage, Token, digest_of, new_token
+from dpsketch.server.telemetry import Metrics
 
 PROTOCOL = local.SubsetHashing(epsilon=2.0, max_items=1)
 
@@ -45,8 +45,8 @@ def test_a_log_line_tells_where_and_never_what(capsys: pytest.CaptureFixture[str
     root, ours = logging.getLogger(), logging.getLogger("dpsketch.server")
     before = root.handlers, root.level, ours.level
     try:
-        logs.configure("info")
-        logs.log("info", "started", releases=3)
+        telemetry.configure("info")
+        telemetry.log("info", "started", releases=3)
         try:
             raise ValueError("a secret key")
         except ValueError:
@@ -66,8 +66,8 @@ def test_what_python_itself_would_write_is_a_line_of_the_log() -> None:
     """A warning of NumPy's in a thread of the service went to standard error as it was, and was no JSON."""
     program = """
 import threading, numpy as np
-from dpsketch.server import logs
-logs.configure("info")
+from dpsketch.server import telemetry
+telemetry.configure("info")
 np.array([1e308]) * 10
 thread = threading.Thread(target=lambda: 1 / 0)
 thread.start()
@@ -132,8 +132,8 @@ def test_a_commit_on_sqlite_waits_for_the_disk(storage: Storage) -> None:
     """2 is FULL: the log is synchronised at every commit."""
     storage.claim()
     assert storage._writer is not None
-    assert storage._writer.exec_driver_sql("PRAGMA synchronous").scalar() == 2
-    assert storage._writer.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+    assert storage._writer.value("PRAGMA synchronous") == 2
+    assert storage._writer.value("PRAGMA journal_mode") == "wal"
 
 
 @pytest.mark.parametrize("url", ["mysql://x/y", "sqlite://", "sqlite:///:memory:", "://", "/no/such/folder/x.db"])
@@ -321,7 +321,7 @@ def test_unseen_leaves_a_collector_as_it_was_and_a_snapshot_stays(seeded: None) 
     assert np.array_equal(collector.unseen(columns), np.arange(3000) >= 2000)
     after = collector.to_document()
     assert all(np.array_equal(before.arrays[name], after.arrays[name]) for name in before.arrays)
-    snapshot, copy = collector.snapshot(), collector.copy()
+    snapshot, copy = collector.copy(), collector.copy()
     told = snapshot.estimate(["a"]).to_json()
     assert collector.count(columns).sum() == 1000
     assert (snapshot.users, copy.users, collector.users) == (2000, 2000, 3000)
@@ -333,7 +333,7 @@ def test_unseen_leaves_a_collector_as_it_was_and_a_snapshot_stays(seeded: None) 
 def test_a_snapshot_of_counters_is_a_copy() -> None:
     protocol = local.SubsetDirect(epsilon=2.0, max_items=1, domain=["a", "b"])
     collector = protocol.collector().add(protocol.report([["a"]] * 100))
-    snapshot = collector.snapshot()
+    snapshot = collector.copy()
     told = snapshot.estimate(["a"]).to_json()
     collector.add(protocol.report([["b"]] * 5000))
     assert snapshot.estimate(["a"]).to_json() == told != collector.estimate(["a"]).to_json()
@@ -343,6 +343,6 @@ def test_a_library_that_logs_a_traceback_as_its_message_quotes_nothing() -> None
     """Uvicorn logs what stopped the start as text, exception and all."""
     message = "Traceback (most recent call last):\n  File ...\nValueError: the password of ann"
     record = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, message, (), None)
-    line = logs._Json().format(record)
+    line = telemetry._Json().format(record)
     assert json.loads(line)["event"] == "the application did not start"
     assert "ann" not in line

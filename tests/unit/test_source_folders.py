@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsketch.errors import InvalidInput
-from dpsketch.sources import Columns, open_source, parse_expression, split_files
+from dpsketch.errors import SourceError
+from dpsketch.sources import Columns, open_source, parse_expression
 from reading import records, refused
 
 ROWS = [("a", 1), ("b", 2), ("a", 3), ("é,\n", 4)]
@@ -65,8 +65,6 @@ def test_columns_of_folders_stand_beside_those_of_text_files(tmp_path: Path) -> 
     assert keys(tmp_path, key="year") == ["2025", "2025", "2026", "2026"]
     assert keys(tmp_path, key="year", key_type="int") == [2025, 2025, 2026, 2026]
     assert keys(tmp_path, key=("year", "k"))[0] == "2025,a"
-    with pytest.raises(InvalidInput, match="cannot be shared out"):
-        split_files([str(tmp_path)], part_bytes=1)
 
 
 def test_an_archive_is_the_text_files_in_it(tmp_path: Path) -> None:
@@ -109,6 +107,21 @@ def test_any_text_survives_in_a_json_array(texts: list[str], indent: int | None,
     assert keys(path) == texts
 
 
+def test_a_json_array_may_have_any_name(tmp_path: Path) -> None:
+    (tmp_path / "json=5").mkdir()
+    path = tmp_path / "json=5" / "odd [1]*?'.json"
+    path.write_text('[{"k": "a"}]')
+    (tmp_path / "json=5" / "odd 1xx'.json").write_text('[{"k": "wrong"}]')
+    assert keys(path) == ["a"]
+    assert "no column 'k'" in refused(_written(tmp_path / "empty.jsonl", "{}\n"))
+    assert keys(_written(tmp_path / "late.jsonl", "\n" * (3 << 20) + '{"k": "a"}\n')) == ["a"]
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
 def test_a_json_array_of_several_blocks(tmp_path: Path) -> None:
     """Its strings cross the ends of blocks."""
     texts = [f'"{i}\\' * 40 for i in range(30_000)]
@@ -133,3 +146,11 @@ def test_a_file_is_not_read_twice_through_its_folder(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(csv())
     assert "given twice" in refused(str(tmp_path), str(tmp_path / "a.csv"))
     assert next(open_source([str(tmp_path)], Columns(key="k"))).rows == len(ROWS)
+
+
+def test_folders_whose_names_are_not_utf8_are_refused(tmp_path: Path) -> None:
+    for name in ("u=%ff", "u=%fe"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.csv").write_text("k\nx\n")
+    with pytest.raises(SourceError, match="percent-encoded"):
+        list(open_source([str(tmp_path)], Columns(key="k", user="u")))

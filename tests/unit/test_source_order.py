@@ -12,7 +12,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 
-from dpsketch.sources import Batch, Columns, open_source, order
+from dpsketch.sources import Batch, Columns, open_source
 from reading import SECRET, records, refused, write
 
 
@@ -20,12 +20,8 @@ def by_bytes(value: Any) -> Any:
     return (1, b"", 0) if value is None else (0, value.encode(), 0) if isinstance(value, str) else (0, b"", value)
 
 
-@pytest.mark.parametrize("held", [0, 1 << 24], ids=["DuckDB", "memory"])
 @pytest.mark.parametrize("kind", ["int", "text"])
-def test_sorting_orders_by_exact_user_then_key(
-    kind: Any, held: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(order, "_HELD_BYTES", held)
+def test_sorting_orders_by_exact_user_then_key(kind: Any, tmp_path: Path) -> None:
     words = ["", "a", "A", "é", "z", "aa", "a\x00", "😀", "\uffff", None]
     rows = [(words[(i * 7) % 10], (i * 5) % 11 - 5, float(i)) for i in range(500)]
     texts, numbers, weights = zip(*rows, strict=True)
@@ -77,9 +73,7 @@ def test_spilled_records_are_private_and_removed(tmp_path: Path) -> None:
     assert list(spill.iterdir()) == []
 
 
-@pytest.mark.parametrize("held", [0, 1 << 24], ids=["DuckDB", "memory"])
-def test_errors_while_sorting_are_those_of_reading(held: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order, "_HELD_BYTES", held)
+def test_errors_while_sorting_are_those_of_reading(tmp_path: Path) -> None:
     good = write(pa.table({"k": ["a"], "u": ["x"]}), tmp_path / "a.parquet")
     bad = tmp_path / "b.csv"
     bad.write_text(f"k,u\n{SECRET},1\n{SECRET}\n", encoding="utf-8")
@@ -92,11 +86,7 @@ def test_errors_while_sorting_are_those_of_reading(held: int, tmp_path: Path, mo
     assert "cannot be written to" in message
 
 
-@pytest.mark.parametrize("held", [0, 1 << 24], ids=["DuckDB", "memory"])
-def test_sorting_skips_keys_that_are_missing_before_their_type_is_known(
-    held: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(order, "_HELD_BYTES", held)
+def test_sorting_skips_keys_that_are_missing_before_their_type_is_known(tmp_path: Path) -> None:
     path = tmp_path / "t.arrow"
     write(pa.table({"k": pa.nulls(3), "u": [1, 2, 3]}), path)
     more = write(pa.table({"k": [7, None], "u": [2, 1]}), tmp_path / "u.arrow")

@@ -15,8 +15,8 @@ import pytest
 
 from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.sources import Columns, open_source
+from dpsketch.sources.formats import ByteStream
 from dpsketch.sources.locations import StandardInput
-from dpsketch.sources.streams import ByteStream
 from reading import SECRET, Pipe, keys, records, refused, write
 
 
@@ -65,13 +65,10 @@ BROKEN: dict[str, tuple[str, bytes, str]] = {
     "JSON in CSV": ("t.csv", f'{{"k": "{SECRET}"}}\n'.encode(), "holds JSON"),
     "blank CSV": ("t.csv", b"\n\n", "is empty"),
     "an endless header": ("t.csv", b"k" * (2 << 20), "first row of more than a megabyte"),
-    "mixed JSON": ("t.jsonl", f'{{"k": 1}}\n{{"k": "{SECRET}"}}\n'.encode(), "column 'k' mixes types"),
-    "mixed JSON, text first": ("t.jsonl", f'{{"k": "{SECRET}"}}\n{{"k": 1}}\n'.encode(), "column 'k' mixes types"),
     "a fraction in JSON": ("t.jsonl", f'{{"k": 1.5, "b": "{SECRET}"}}\n'.encode(), "holds a fraction"),
     "a later fraction in JSON": ("t.jsonl", f'{{"k": 1, "b": "{SECRET}"}}\n{{"k": 1.5}}\n'.encode(), "fraction"),
-    "a later text in JSON": ("t.jsonl", f'{{"k": true}}\n{{"k": "{SECRET}"}}\n'.encode(), "mixes types"),
     "an object in JSON": ("t.jsonl", f'{{"k": {{"{SECRET}": 1}}}}\n'.encode(), "holds an object"),
-    "a huge number in JSON": ("t.jsonl", f'{{"k": {2**63}, "b": "{SECRET}"}}\n'.encode(), "64 bits do not hold"),
+    "a huge number in JSON": ("t.jsonl", f'{{"k": {2**64}, "b": "{SECRET}"}}\n'.encode(), "64 bits do not hold"),
     "broken JSON": ("t.jsonl", f'{{"k": "a"}}\n{{"k": "{SECRET}\n'.encode(), "not a JSON object"),
     "text in JSON lines": ("t.jsonl", f"{SECRET},1\n".encode(), "not a JSON object"),
     "an open JSON array": ("t.json", f'[{{"k": "{SECRET}"}}, '.encode(), "not a JSON object"),
@@ -85,7 +82,7 @@ BROKEN: dict[str, tuple[str, bytes, str]] = {
     ),
     "bad UTF-8 in JSON": ("t.jsonl", f'{{"k": "{SECRET}'.encode() + b'\xff"}\n', "not UTF-8"),
     "half a surrogate in JSON": ("t.jsonl", f'{{"k": "{SECRET}\\ud800"}}\n'.encode(), "not a JSON object"),
-    "an endless line of JSON": ("t.jsonl", f'{{"k": "{SECRET}'.encode() + b"x" * (5 << 20) + b'"}\n', "megabyte"),
+    "an endless line of JSON": ("t.jsonl", f'{{"k": "{SECRET}'.encode() + b"x" * (5 << 20) + b'"}\n', "more than 2 MB"),
     "a long second line of JSON": ("t.jsonl", b'{"k": "a"}\n{"k": "' + b"x" * (5 << 20) + b'"}\n', "more than 2 MB"),
     "gzip cut short": ("t.csv.gz", gzip.compress(f"k,b\n{SECRET},1\n".encode())[:-6], "could not be read"),
     "gzip that is none": ("t.csv.gz", f"k,b\n{SECRET},1\n".encode(), "is not gzip: it looks like text"),
@@ -197,5 +194,5 @@ def test_a_stream_that_was_closed_takes_nothing_more_of_standard_input(pipe: Pip
     stream = ByteStream(StandardInput("csv"))
     assert stream.peek(1) == b"k"
     stream.close()
-    assert stream.read_block(10) in (b"", b"k")
+    assert stream.read(10) in (b"", b"k")
     assert os.read(sys.stdin.fileno(), 100) == b"\na\n"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pyarrow.feather
@@ -16,7 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsketch.sources import Columns, open_source
+from dpsketch.cli.options import SourceFormat
+from dpsketch.sources import Columns, Format, open_source
 from dpsketch.sources.locations import Database, locate
 from reading import FILES, SECRET, Pipe, Records, keys, records, refused, text_of, write
 
@@ -30,6 +32,10 @@ TABLE = pa.table(
 )
 AS_TEXT = Columns(key="text", user="text", weight="weight", points=("weight",))
 AS_NUMBERS = Columns(key="number", weight="weight", key_type="int")
+
+
+def test_the_shell_names_every_format() -> None:
+    assert get_args(SourceFormat) == get_args(Format)
 
 
 @pytest.mark.parametrize("suffix", FILES)
@@ -201,6 +207,7 @@ JSON_LINES: dict[str, tuple[str, list[Any]]] = {
     "escapes": ('{"k": "\\u00e9\\ud83d\\ude00\\u0000"}\n', ["é😀\x00"]),
     "blank lines, CRLF, no line end": ('\n{"k": "a"}\r\n\r\n{"k": "b"}', ["a", "b"]),
     "byte-order mark": ('\ufeff{"k": 1}\n', ["1"]),
+    "numbers and texts are one text": ('{"k": 1}\n{"k": "1"}\n{"k": true}\n', ["1", "1", "true"]),
     "nulls alone": ('{"k": null}\n{"k": null}\n', [None, None]),
     "other columns are not looked at": ('{"k": 1, "b": [1, {"c": 2}]}\n{"k": 2, "b": "x"}\n', ["1", "2"]),
 }
@@ -220,7 +227,37 @@ def test_keys_in_json_lines_are_whole_numbers_where_that_is_asked(tmp_path: Path
     path = tmp_path / "records.jsonl"
     path.write_text('{"k": 7, "u": 1}\n{"k": null, "u": 2}\n{"k": -3, "u": 3}\n', encoding="utf-8")
     assert keys(path, key_type="int") == [7, None, -3]
-    assert records(path, columns=Columns(key="k", user="u")) == [("7", 1), (None, 2), ("-3", 3)]
+    assert records(path, columns=Columns(key="k", user="u")) == [("7", "1"), (None, "2"), ("-3", "3")]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "json"])
+def test_fields_of_json_are_found_by_their_exact_name(suffix: str, tmp_path: Path) -> None:
+    names = [
+        "k",
+        "K",
+        "",
+        "a.b",
+        'q"t',
+        "a'b",
+        "a/b",
+        "a~b",
+        "~1",
+        "a\\b",
+        "a\nb",
+        "*",
+        "**",
+        "$",
+        "$.k",
+        "[0]",
+        "0",
+        "-",
+        "#",
+    ]
+    record = {name: f"value {i}" for i, name in enumerate(names)}
+    path = tmp_path / f"records.{suffix}"
+    path.write_text(json.dumps([record] if suffix == "json" else record), encoding="utf-8")
+    for name, value in record.items():
+        assert records(path, columns=Columns(key=name)) == [(value,)]
 
 
 def test_parquet_columns_are_found_by_their_exact_name(tmp_path: Path) -> None:

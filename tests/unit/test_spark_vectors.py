@@ -42,7 +42,7 @@ def test_a_task_counts_vectors_as_one_machine_does(name: str) -> None:
     for start, end in ((0, 7), (7, 90), (90, 200)):
         batch = pa.record_batch([COLUMN.slice(start, end - start)], names=["vector"])
         tally: Any = tasks.Counter()
-        found = tasks._from_arrow(batch, tally, merged.spec.dim)
+        found = tasks._batch(batch, tally, merged.spec.dim, None)
         part = tasks.unpack(prototype).empty_like()
         tasks.feed(part, iter([found]))
         merged.merge(part)
@@ -54,4 +54,4 @@ def test_a_task_counts_vectors_as_one_machine_does(name: str) -> None:
 def test_vectors_of_another_length_are_refused() -> None:
     batch = pa.record_batch([pa.array([[0.1, 0.2]], pa.list_(pa.float64()))], names=["vector"])
     with pytest.raises(dps.errors.InvalidInput, match="3 coordinates"):
-        tasks._from_arrow(batch, tasks.Counter(), 3)
+        tasks._batch(batch, tasks.Counter(), 3, None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -290,20 +289,13 @@ def test_guarantees_are_printed_in_words() -> None:
     assert "discrete Laplace noise, scale = 8" in str(guarantee)
 
 
-def test_facts_say_what_the_release_is_and_when_it_pays() -> None:
+def test_facts_say_what_the_release_is() -> None:
     some = histogram(domain=2**32)
     some.update(np.arange(150), counts=np.full(150, 1000))
     facts = some.release(epsilon=1, delta=0).facts()
     assert facts["cutoff"] == 87
     assert facts["survivors"] >= 150
     assert facts["false_survivors_expected"] == pytest.approx(0.85, abs=0.15)
-    bits = 56 * some.spec.rows / 200
-    assert f"{bits:.0f} at 200 keys, {bits / math.log2(2**32 + 99):.1f} times" in facts["bits_a_key"]
-    assert "below about 22" in facts["against_threshold"]
-    assert "counters a key" in facts["against_countsketch"]
-    crowded = histogram(collisions=0.4, unit=dps.per_user(10)).release(epsilon=1, delta=1e-6).facts()
-    assert "too few" in crowded["against_countsketch"]
-    assert "root of max_keys" in crowded["against_countsketch"]
     assert "cutoff" not in histogram(max_value=30).release(epsilon=1, delta=0).facts()
 
 

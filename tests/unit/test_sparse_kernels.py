@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dpsketch._compiled import sparse
-from dpsketch._compiled.xxh64 import hash_integers
-from dpsketch.laws.alp import flip_odds
+from dpsketch._compiled.hashing import hash_integers
+from dpsketch.laws.sparse import flip_odds
 from oracles import sparse as oracle
 
 

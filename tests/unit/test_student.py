@@ -8,8 +8,7 @@ import mpmath
 import pytest
 from scipy.special import betaincinv, ndtri, stdtrit
 
-from dpsketch.normal import normal_quantile
-from dpsketch.student import beta_quantile, student_quantile
+from dpsketch.distributions import beta_quantile, normal_quantile, student_quantile
 
 FREEDOMS = (1, 2, 2.5, 3, 4, 8, 17, 100, 9_999, 1e5)
 CONFIDENCES = (1e-3, 0.1, 0.45, 0.5, 0.55, 0.9, 0.95, 0.999, 1 - 1e-6, 1 - 1e-9, 1 - 1e-12, 1 - 2e-15, 1 - 2**-53)

@@ -12,7 +12,8 @@ import dpsketch as dps
 from dpsketch import threads
 from dpsketch.bounding import groups
 from dpsketch.errors import InvalidInput
-from dpsketch.sketches.countsketch import addition, clipping
+from dpsketch.sketches.countsketch import addition
+from dpsketch.sketches.countsketch import spec as counts
 from sensitive import everything
 
 KEYS = 3 * 2**18 + 17
@@ -85,7 +86,7 @@ def test_any_number_of_threads_bounds_and_clips_users_alike(
     given = {"weights": 4 * rng.integers(0, 3, 6000)} if weighed else {}
     unit = dps.per_user(max_keys=5, max_weight=4 if weighed else 1)
     monkeypatch.setattr(groups, "_SMALLEST_PART", 100)
-    monkeypatch.setattr(clipping, "_SMALLEST_PART", 100)
+    monkeypatch.setattr(counts, "_SMALLEST_PART", 100)
     found = []
     for count in ("1", "2", "3", "64"):
         monkeypatch.setenv("DPSKETCH_THREADS", count)

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "tutorial.md"
-ROW = re.compile(r"│ (\S[^│]*?) +│ +(-?[\d,]+) │ +(-?[\d,]+) │ +(-?[\d,]+) │")
+ROW = re.compile(r"^(\S.*?) {2,}(-?[\d,]+) {2,}(-?[\d,]+) {2,}(-?[\d,]+)$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,9 @@ import numpy as np
 
 import dpsketch as dps
 from dpsketch import noise
-from dpsketch.hashing import fingerprint
-from dpsketch.sketches.countsketch.exchange import places_of
-from dpsketch.sketches.heavy.private import level_keys
+from dpsketch.sketches.countsketch.messages import places_of
 from dpsketch.sketches.heavy.search import search
+from dpsketch.sketches.heavy.sketch import level_keys
 
 HEAVY = 5000
 
@@ -37,19 +36,6 @@ def test_a_heavy_prefix_survives_beside_one_that_no_row_tells_from_it() -> None:
     key = (134 << 16) + (8 << 8) + 5
     found = search(release(np.array([key]), 1000), 900.0)
     assert found.keys.plain() == [key]
-
-
-def test_what_listed_keys_with_opposite_signs_both_have_may_be_missing_from_their_sum() -> None:
-    keys = np.arange(8000)
-    places, signs = places_of(fingerprint(keys).fingerprints, level_keys(tree().spec)[-1], 64)
-    seen = {
-        (*cells, *sign): key for key, cells, sign in zip(keys.tolist(), places.tolist(), signs.tolist(), strict=True)
-    }
-    pairs = ((key, seen.get((*places[key].tolist(), *(-signs[key]).tolist()))) for key in keys.tolist())
-    twins = next(pair for pair in pairs if pair[1] is not None)
-    others = np.arange(100_000, 100_020)
-    found = release(np.append(twins, others), HEAVY).everything_else(list(twins))
-    assert found.low <= 20 * HEAVY <= found.high
 
 
 def test_a_confidence_that_rounds_to_one_has_intervals_without_ends() -> None:

@@ -15,7 +15,7 @@ from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SpecMism
 from dpsketch.hashing import text_fingerprints
 from dpsketch.noise import DiscreteLaplace, seeded_noise_for_tests_only
 from dpsketch.sketches.histogram.intervals import highest, lowest, selective
-from dpsketch.sketches.histogram.votes.intervals import between_loads, log_difference_reaching
+from dpsketch.sketches.histogram.votes import between_loads, log_difference_reaching
 from texts import colliding_texts
 
 RECORD = dps.per_record()

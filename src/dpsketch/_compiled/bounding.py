@@ -1,8 +1,8 @@
 """Bounding what one user contributes: group records by user, keep a user's first keys, clip a user's own sketch.
 
 A user's keys are ordered by mix(f ⊕ mix(g ⊕ s)), where f is the key's fingerprint, g the user's, s a key derived from
-the spec's seed, and mix the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). It is one-to-one in f, so
-different fingerprints never tie, and no draw is made: the order is the same on every machine and in every engine.
+the spec's seed, and mix the finaliser of SplitMix64. It is one-to-one in f, so different fingerprints never tie, and no
+draw is made: the order is the same on every machine and in every engine.
 
 Large arrays come from the caller: NumPy asks the system for large pages and numba does not.
 """
@@ -13,30 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled.countsketch import cells
-from dpsketch._compiled.kernel import kernel, plain_kernel
-from dpsketch._compiled.splitmix import mix
+from dpsketch._compiled.hashing import mix
+from dpsketch._compiled.kernel import kernel
 from dpsketch.arrays import Integers, Words
 
-__all__ = ["by_owner_and_rank", "clip", "group", "keep_first", "share", "unite"]
-
+__all__ = ["clip", "group", "keep_first", "share", "unite"]
 
 # So many records are sorted by insertion.
 SHORT = 32
-# About how long it takes without the compiler: to sort a record by user, to order it among the user's keys, to unite or
-# look for a user, and to add a key to one row of its user's own sketch.
-GROUP_SECONDS = 50e-9
-RANK_SECONDS = 400e-9
-USER_SECONDS = 100e-9
-CELL_SECONDS = 2.5e-6
 
 
-def _group(codes: npt.NDArray[np.int32], starts: Integers, order: Integers) -> None:
-    starts[0] = 0
-    np.cumsum(np.bincount(codes, minlength=len(starts) - 1), out=starts[1:])
-    order[:] = np.argsort(codes, kind="stable")
-
-
-@plain_kernel(lambda codes, starts, order: GROUP_SECONDS * (len(codes) + len(starts)), _group)
+@kernel
 def group(codes: npt.NDArray[np.int32], starts: Integers, order: Integers) -> None:
     """Sort records by user: those of user u are ``order[starts[u]:starts[u + 1]]``, in the order they came."""
     users = len(starts) - 1
@@ -92,64 +79,7 @@ def _first_keys(ranks: Words, rows: Integers, units: Integers, max_keys: int, ma
     return kept
 
 
-def _keep_first(
-    starts: Integers,
-    order: Integers,
-    users: Words,
-    prints: Words,
-    units: Integers,
-    seed_key: np.uint64,
-    max_keys: int,
-    max_units: int,
-    kept_starts: Integers,
-    kept_rows: Integers,
-    kept_units: Integers,
-) -> int:
-    owners = np.repeat(np.arange(len(users)), np.diff(starts))
-    amounts = np.minimum(units[order] if len(units) == len(prints) else np.full(len(order), units[0]), max_units)
-    counted = np.flatnonzero(amounts > 0)
-    owners, rows, amounts = owners[counted], order[counted], amounts[counted]
-    ranks = mix(prints[rows] ^ mix(users ^ seed_key)[owners])
-    sorting = by_owner_and_rank(owners, ranks, len(users))
-    owners, rows, amounts, ranks = owners[sorting], rows[sorting], amounts[sorting], ranks[sorting]
-    new_user = np.ones(len(owners), np.bool_)
-    new_user[1:] = owners[1:] != owners[:-1]
-    new_key = new_user.copy()
-    new_key[1:] |= ranks[1:] != ranks[:-1]
-    key = np.cumsum(new_key)  # of all users, from 1 on
-    kept = np.less(key - np.maximum.accumulate(np.where(new_user, key, 0)), max_keys)
-    firsts = np.flatnonzero(new_key & kept)
-    kept_starts[0] = 0
-    np.cumsum(np.bincount(owners[firsts], minlength=len(users)), out=kept_starts[1:])
-    kept_rows[: len(firsts)] = rows[firsts]
-    if len(firsts):
-        sums = np.add.reduceat(amounts, np.flatnonzero(new_key))
-        kept_units[: len(firsts)] = np.minimum(sums[key[firsts] - 1], max_units)
-    return len(owners) - int(np.count_nonzero(kept))
-
-
-def by_owner_and_rank(owners: Integers, ranks: Words, users: int) -> Integers:
-    """Sort by increasing owners, and those of one owner by rank, equal ones as they came."""
-    # One sort of words that begin with the owner finds almost all in order already; what it leaves of a rank decides,
-    # unless two of one owner differ only in what is cut off.
-    bits = np.uint64(users.bit_length())
-    words = (owners.astype(np.uint64) << (np.uint64(64) - bits)) | (ranks >> bits)
-    sorting = np.argsort(words, kind="stable")
-    tied = np.flatnonzero(words[sorting[1:]] == words[sorting[:-1]])
-    if (ranks[sorting[tied]] != ranks[sorting[tied + 1]]).any():
-        return np.lexsort((ranks, owners))
-    return sorting
-
-
-def _rank_seconds(order: Integers, max_units: int) -> float:
-    # Sums are clipped at the end here and along the way there: those that might pass 64 bits are for the compiler.
-    return RANK_SECONDS * len(order) if max_units <= 2**62 // max(1, len(order)) else np.inf
-
-
-@plain_kernel(
-    lambda starts, order, users, prints, units, seed, max_keys, max_units, *kept: _rank_seconds(order, max_units),
-    _keep_first,
-)
+@kernel
 def keep_first(
     starts: Integers,
     order: Integers,
@@ -211,7 +141,7 @@ def keep_first(
     return left_out
 
 
-@plain_kernel(lambda starts, prints, units, row_keys, *rest: CELL_SECONDS * len(prints) * len(row_keys))
+@kernel
 def clip(
     starts: Integers,
     prints: Words,
@@ -278,13 +208,7 @@ def clip(
     return clipped
 
 
-def _unite(a: Words, b: Words, union: Words) -> int:
-    found = np.union1d(a, b)
-    union[: len(found)] = found
-    return len(found)
-
-
-@plain_kernel(lambda a, b, union: USER_SECONDS * len(union), _unite)
+@kernel
 def unite(a: Words, b: Words, union: Words) -> int:
     """Merge two strictly increasing arrays into one; return how many values it has."""
     i = j = n = 0
@@ -307,13 +231,7 @@ def unite(a: Words, b: Words, union: Words) -> int:
     return n
 
 
-def _share(long: Words, short: Words) -> bool:
-    places = np.searchsorted(long, short)
-    inside = places < len(long)
-    return bool((long[places[inside]] == short[inside]).any())
-
-
-@plain_kernel(lambda long, short: USER_SECONDS * len(short), _share)
+@kernel
 def share(long: Words, short: Words) -> bool:
     """Say whether two increasing arrays have a value in common; quick if one is much shorter."""
     low = 0

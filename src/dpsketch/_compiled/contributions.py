@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsketch._compiled.kernel import plain_kernel
+from dpsketch._compiled.kernel import kernel
 from dpsketch.arrays import Integers
 
 __all__ = ["CELLS", "FINE", "L1", "LIMB", "MOST", "NEGATIVE", "OUTSIDE", "SQUARED", "TWICE", "excess"]
@@ -14,13 +14,11 @@ FINE, OUTSIDE, TWICE, NEGATIVE, MOST, L1, SQUARED, CELLS = range(8)
 LIMB = 31
 # Squares of amounts up to this are summed by themselves, in one word: 2³² of them fit.
 SMALL = np.uint64((1 << 16) - 1)
-# About how long an entry takes without the compiler.
-ENTRY_SECONDS = 1.5e-6
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 U0, U1, U2, BITS, MASK = (np.uint64(each) for each in (0, 1, 2, LIMB, (1 << LIMB) - 1))
 
 
-@plain_kernel(lambda starts, cells, amounts, *bounds: ENTRY_SECONDS * (len(cells) + len(starts)))
+@kernel
 def excess(
     starts: Integers,
     cells: Integers,

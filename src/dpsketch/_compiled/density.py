@@ -5,7 +5,6 @@ A row's function sends a point to a *code*, and a code to a column of the table:
 - *lattice* (Euclidean, Manhattan): the whole part of a·x + b. Folded: the column is the code modulo the width.
   Otherwise, and for several codes a row, the column is a hash of the codes.
 - *signs* (angular): one bit a direction, on which side of the plane orthogonal to it the point lies; no hash is needed.
-- *smallest hash* (Jaccard): the least of the hashes of a set's items.
 
 Sums run over the coordinates from first to last, and the offset is added at the end, in double precision without fused
 operations: the same point has the same column on every machine. Loops are vectorised over rows, which leaves each row's
@@ -22,8 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch._compiled.hashing import mix
 from dpsketch._compiled.kernel import kernel
-from dpsketch._compiled.splitmix import mix
+from dpsketch._compiled.portable import LN2, LN2_HIGH, LN2_LOW
 
 __all__ = [
     "add",
@@ -34,7 +34,6 @@ __all__ = [
     "lattice_generator",
     "orthonormal",
     "read",
-    "set_columns",
     "sign_columns",
     "smoothed_sums",
     "wave_features",
@@ -42,9 +41,6 @@ __all__ = [
 
 U32 = np.uint64(32)
 LARGEST = np.uint64(2**64 - 1)
-LN2 = 0.6931471805599453
-LN2_HIGH = 0.693147180369123816490  # of 32 bits, so that whole multiples are exact
-LN2_LOW = 1.90821492927058770002e-10
 INVERSE = np.append(0.0, 1 / np.arange(1.0, 26.0))
 # What a term of the cosine's and of the sine's series is of the one before.
 OF_COSINE = np.append(0.0, [1 / ((2 * n - 1) * (2 * n)) for n in range(1, 13)])
@@ -134,39 +130,6 @@ def sign_columns(points: npt.NDArray[np.float64], matrices: npt.NDArray[np.float
             for r in range(rows):
                 if sums[r] >= 0.0:
                     columns[i, r] += bit
-    return columns
-
-
-@kernel
-def set_columns(
-    items: npt.NDArray[np.uint64],
-    starts: npt.NDArray[np.int64],
-    item_keys: npt.NDArray[np.uint64],
-    row_keys: npt.NDArray[np.uint64],
-    width: int,
-) -> npt.NDArray[np.int32]:
-    """Return the column of each set in each row: a hash of its ``len(item_keys)`` smallest item hashes there.
-
-    Set i holds the fingerprints ``items[starts[i]:starts[i + 1]]``; the empty set has the largest hash as its smallest.
-    """
-    power, rows = item_keys.shape
-    sets = len(starts) - 1
-    columns = np.empty((sets, rows), np.int32)
-    smallest = np.empty(rows, np.uint64)
-    hashes = np.empty(rows, np.uint64)
-    for i in range(sets):
-        hashes[:] = row_keys
-        for p in range(power):
-            smallest[:] = LARGEST
-            keys = item_keys[p]
-            for j in range(starts[i], starts[i + 1]):
-                item = items[j]
-                for r in range(rows):
-                    smallest[r] = min(smallest[r], mix(item ^ keys[r]))
-            for r in range(rows):
-                hashes[r] = mix(hashes[r] ^ smallest[r])
-        for r in range(rows):
-            columns[i, r] = np.int32(((hashes[r] >> U32) * np.uint64(width)) >> U32)
     return columns
 
 

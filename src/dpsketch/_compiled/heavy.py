@@ -1,6 +1,6 @@
-"""A prefix tree's own loops: the cell of a short text, adding to cells, one user's distinct prefixes, what follows one.
+"""Adding to cells, marking distinct keys, and a prefix tree's own loops.
 
-Hashing of prefixes is in :mod:`dpsketch._compiled.xxh64`; tables are filled and read by the kernels of CountSketch.
+Hashing of prefixes is in :mod:`dpsketch._compiled.hashing`; the tables of a tree are CountSketches.
 """
 
 from __future__ import annotations
@@ -8,30 +8,17 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch._compiled.countsketch import row_values
-from dpsketch._compiled.kernel import kernel, plain_kernel
-from dpsketch._compiled.xxh64 import hash_one
+from dpsketch._compiled.countsketch import PIECE, locate
+from dpsketch._compiled.hashing import hash_one, mix
+from dpsketch._compiled.kernel import kernel
 from dpsketch.arrays import Integers, Words
 
-__all__ = ["add_units", "distinct_prefixes", "hash_following", "rows_reaching", "text_cells"]
+__all__ = ["add_units", "distinct_prefixes", "hash_following", "mark", "rows_reaching", "text_cells"]
 
-# About how long it takes without the compiler to number a byte of a text, and to add to a cell.
-BYTE_SECONDS = 20e-9
-ADD_SECONDS = 10e-9
-
-# Keys a piece while reading: their cells stay in the second-level cache.
-_PIECE = 4096
+U32 = np.uint64(32)
 
 
-def _text_cells(data: npt.NDArray[np.uint8], starts: Integers, lengths: Integers, depth: int, cells: Integers) -> None:
-    cells[:] = 0
-    for j in range(depth):
-        held = np.flatnonzero(lengths > j)
-        going_on = sum(256**k for k in range(depth - j))
-        cells[held] += 1 + data[starts[held] + j].astype(np.int64) * going_on
-
-
-@plain_kernel(lambda data, starts, lengths, depth, cells: BYTE_SECONDS * depth * len(starts), _text_cells)
+@kernel
 def text_cells(data: npt.NDArray[np.uint8], starts: Integers, lengths: Integers, depth: int, cells: Integers) -> None:
     """Fill in the numbers of texts of at most ``depth`` bytes, in the order of a dictionary.
 
@@ -50,16 +37,27 @@ def text_cells(data: npt.NDArray[np.uint8], starts: Integers, lengths: Integers,
         cells[i] = number
 
 
-def _add_units(counters: Integers, cells: Integers, units: Integers) -> None:
-    np.add.at(counters, cells, units if len(units) == len(cells) else units[0])
-
-
-@plain_kernel(lambda counters, cells, units: ADD_SECONDS * len(cells), _add_units)
+@kernel
 def add_units(counters: Integers, cells: Integers, units: Integers) -> None:
     """Add ``units[i]`` (or, if there is a single one, that) to ``counters[cells[i]]``."""
     step = 1 if len(units) == len(cells) else 0
     for i in range(len(cells)):
         counters[cells[i]] += units[i * step]
+
+
+@kernel
+def mark(bitmap: Words, fingerprints: Words, row_keys: Words) -> None:
+    """Set each key's bit in a bitmap of ``buckets`` words, one of whose 64 bits stands for each level.
+
+    Its bucket is uniform, and its level is l with probability 2^−(l+1) (Flajolet and Martin 1985). ``row_keys`` are
+    two, one for the bucket and one for the level.
+    """
+    buckets = np.uint64(len(bitmap))
+    for i in range(len(fingerprints)):
+        place = ((mix(fingerprints[i] ^ row_keys[0]) >> U32) * buckets) >> U32
+        level = mix(fingerprints[i] ^ row_keys[1])
+        # The lowest set bit of a uniform word is at l with probability 2^−(l+1).
+        bitmap[place] |= level & (~level + np.uint64(1))
 
 
 @kernel
@@ -131,10 +129,14 @@ def rows_reaching(
 
     A middle value of the rows is at least that where half of them and one are: no value has to be sorted.
     """
-    for start in range(0, len(prints), _PIECE):
-        values = row_values(table, prints[start : start + _PIECE], row_keys)
-        for i in range(len(values)):
-            count = 0
-            for r in range(len(row_keys)):
-                count += 1 if values[i, r] >= least else 0
-            counts[start + i] = count
+    width = np.uint64(table.shape[1])
+    buckets = np.empty(min(PIECE, len(prints)), np.int32)
+    signs = np.empty(len(buckets), np.int8)
+    counts[:] = 0
+    for start in range(0, len(prints), PIECE):
+        piece = prints[start : start + PIECE]
+        for r in range(len(row_keys)):
+            row = table[r]
+            locate(piece, row_keys[r], width, buckets, signs)
+            for i in range(len(piece)):
+                counts[start + i] += 1 if signs[i] * row[np.uint64(buckets[i])] >= least else 0

@@ -1,38 +1,34 @@
 """The decorators of every compiled function.
 
-Loading the compiler takes longer than most questions to a release. So the first call that needs it loads it, and a
-process that has little to compute never does: a kernel that says how long a call takes without it runs as plain Python,
-until such calls have taken about as long as loading would. Results are the same to the bit either way.
+The first call of a kernel loads numba, which takes a third of a second, and its machine code from the disk. Commands
+that answer a question from a release call none.
 """
 
 from __future__ import annotations
 
-import sys
+import os
 from collections.abc import Callable
-from functools import update_wrapper
-from threading import RLock
+from contextlib import suppress
+from functools import cache, cached_property, update_wrapper
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar, cast
 
-import numpy as np
-
-__all__ = ["fused_kernel", "kernel", "part", "plain_kernel"]
+__all__ = ["compiled_as", "fused_kernel", "jitable", "kernel"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Seconds that all calls without the compiler may take: about half of what loading it does.
-_ALLOWED = 0.5
-_taken = 0.0
-_lock = RLock()
+_SOURCES = Path(__file__).parent
+_lock = Lock()
 
 
 def kernel(function: F) -> F:
     """Compile a function on its first call, keep the machine code on disk, and release the GIL while it runs.
 
-    There are no explicit signatures, because they would compile at import. Unsigned arithmetic wraps, as hashing wants
-    it. With ``NUMBA_DISABLE_JIT=1`` the function runs as plain Python; NumPy's scalars wrap there too, but warn, so
-    that warning is turned off.
+    There are no explicit signatures, because they would compile at import. Unsigned arithmetic wraps, as hashing wants.
     """
-    return cast(F, _Kernel(function, lambda: _compile(function, False)))
+    return cast("F", _Kernel(function, lambda: _compile(function, False)))
 
 
 def fused_kernel(function: F) -> F:
@@ -41,64 +37,37 @@ def fused_kernel(function: F) -> F:
     For polynomials this saves a third of the time. Results may differ in the last bit from machine to machine, so it is
     for kernels whose results are not compared bit for bit.
     """
-    return cast(F, _Kernel(function, lambda: _compile(function, {"contract"})))
+    return cast("F", _Kernel(function, lambda: _compile(function, {"contract"})))
 
 
-def plain_kernel(seconds: Callable[..., float], plain: Callable[..., Any] | None = None) -> Callable[[F], F]:
-    """Compile like :func:`kernel`, but run short calls without the compiler while it is not loaded.
+def jitable(function: F) -> F:
+    """Compile a function where kernels call it; elsewhere it stays Python, as with numba's ``register_jitable``."""
+    return cast("F", _Jitable(function, lambda: _compile(function, False)))
 
-    Parameters
-    ----------
-    seconds : callable
-        About how long a call with these arguments takes without the compiler.
-    plain : callable, optional
-        What runs then, and gives the same bits; by default the function itself.
-    """
+
+def compiled_as(make: Callable[[], Any]) -> Callable[[F], F]:
+    """Let kernels call what ``make`` returns in place of a function, which only states the signature."""
 
     def decorate(function: F) -> F:
-        return cast(F, _Kernel(function, lambda: _compile(function, False), plain, seconds))
+        return cast("F", _Kernel(function, make))
 
     return decorate
-
-
-def part(function: F, compiled: Callable[[], Any] | None = None) -> F:
-    """Compile a function with the kernels that call it; those that run without the compiler call it as it is.
-
-    ``compiled`` makes its compiled form, where that is not the function's own.
-    """
-    return cast(F, _Part(function, compiled or (lambda: _compile(function, False))))
 
 
 class _Kernel:
     """A function that is compiled when it is called, or when one that calls it is compiled."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        compiled: Callable[[], Any],
-        plain: Callable[..., Any] | None = None,
-        seconds: Callable[..., float] | None = None,
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], make: Callable[[], Any]) -> None:
         update_wrapper(self, function)
-        self._make = compiled
-        self.plain = _wrapping(plain or function)
-        self._seconds = seconds
-        self._made: Any = None
+        self._make = make
 
     def __call__(self, *arguments: Any) -> Any:
-        if self._made is not None:
-            return self._made(*arguments)
-        if self._seconds is not None and _affordable(self._seconds(*arguments)):
-            return self.plain(*arguments)
         return self.compiled(*arguments)
 
-    @property
+    @cached_property
     def compiled(self) -> Any:
         """Its compiled form."""
-        with _lock:
-            if self._made is None:
-                self._made = self._make()
-        return self._made
+        return self._make()
 
     @property
     def _numba_type_(self) -> Any:
@@ -109,34 +78,55 @@ class _Kernel:
         return kind(self.compiled)
 
 
-class _Part(_Kernel):
-    """A function that kernels call: its compiled form is for compiled kernels only."""
+class _Jitable(_Kernel):
+    """A function whose compiled form is for kernels only."""
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.plain(*arguments)
-
-
-def _affordable(seconds: float) -> bool:
-    """Say whether a call of so many seconds may do without the compiler, and count them."""
-    global _taken
-    if "numba" in sys.modules or _taken + seconds > _ALLOWED:
-        return False
-    _taken += seconds
-    return True
+        return self.__wrapped__(*arguments)  # type: ignore[attr-defined]
 
 
 def _compile(function: Callable[..., Any], fastmath: bool | set[str]) -> Any:
     import numba
 
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
-    try:
-        compiled: Any = numba.njit(cache=True, **options)(function)
-    except RuntimeError:
-        # Numba found no folder it may write machine code to (a read-only container): compile in memory.
-        compiled = numba.njit(**options)(function)
-    return _wrapping(function) if compiled is function else compiled
+    config: Any = numba.config
+    folder = _machine_code(config.CACHE_DIR)
+    compiler = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath, cache=folder is not None)
+    with _lock:
+        before, config.CACHE_DIR = config.CACHE_DIR, folder or ""
+        try:
+            return compiler(function)
+        finally:
+            config.CACHE_DIR = before
 
 
-def _wrapping(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let NumPy's scalars wrap without a warning, as compiled integers do."""
-    return np.errstate(over="ignore")(function)
+def _digest_of_sources() -> Any:
+    digest = sha256()
+    for source in sorted(_SOURCES.glob("*.py")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest
+
+
+# Read when this module is, before those that it compiles: sources that change later are not what this process runs.
+_DIGEST = _digest_of_sources()
+
+
+@cache
+def _machine_code(asked: str) -> str | None:
+    """Return the folder of the machine code of these very sources; None where none may be written.
+
+    Numba compares a kernel with the file that it is in, and not with those of the functions that it calls. So the
+    folder is named by all sources. It lies where ``$NUMBA_CACHE_DIR`` asks, else beside Python's own byte code, or in
+    the user's folder for caches.
+    """
+    import numba
+
+    digest = _DIGEST.copy()
+    digest.update(numba.__version__.encode())
+    users = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "dpsketch")
+    for root in [Path(asked)] if asked else [_SOURCES / "__pycache__", users]:
+        with suppress(OSError, RuntimeError):  # RuntimeError: this user has no home
+            folder = root.expanduser() / f"kernels-{digest.hexdigest()[:16]}"
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return str(folder)
+    return None

@@ -1,13 +1,21 @@
 """The local model: randomise people's sets, and count what their reports support.
 
 A person's key is known here by its 64-bit fingerprint f. Under hash function s it falls into the bucket
-⌊width · u / 2³²⌋, where u is the upper half of mix(f ⊕ keys[s]) and mix is the finaliser of SplitMix64 (Steele, Lea and
-Flood, OOPSLA 2014) without its last shift, which the upper half does not need. A bucket is uniform to within width /
-2³².
+⌊width · u / 2³²⌋, where u is the upper half of mix(f ⊕ keys[s]) and mix is the finaliser of SplitMix64 without
+its last shift, which the upper half does not need. A bucket is uniform to within width / 2³².
 
 People's sets come as one array with offsets: person i holds ``prints[offsets[i]:offsets[i + 1]]``. All randomness comes
 in as words from the operating system. A choice among m alternatives takes the word modulo m, and a word among the last
 2⁶⁴ mod m is refused, so that no alternative is favoured; the caller then draws another word for that choice alone.
+
+**Identifiers of reports** are a set of 128-bit rows in the order in which they came, and an open-addressing table of
+them. A slot of the table is one word: in its lower 40 bits the number of a row, from 1 on, and above them bits of its
+hash, so that a row is looked at only where these agree. An empty slot is 0. Whoever sends reports chooses the
+identifiers, so the slot is found through a secret word of the table's owner: nobody outside can crowd one slot.
+
+**PrivSketch as published**, for comparison: its ordering matrix, its decoding, and the attack that reads a set off the
+matrix. A person's sketch has K × M bits, flattened to K·M cells. ``order`` holds each cell's rank, a permutation of
+0 … K·M − 1 in which all empty cells come before all occupied ones.
 """
 
 from __future__ import annotations
@@ -15,26 +23,35 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch._compiled.hashing import M1, M2, mix, mix_upper
 from dpsketch._compiled.kernel import kernel
-from dpsketch._compiled.splitmix import mix, mix_upper
 from dpsketch.arrays import Integers, Words
 
 __all__ = [
     "bit_vectors",
     "bucket_of",
+    "columns_of",
     "count_bits",
+    "decode_all",
+    "decode_sampled",
+    "forget_ids",
     "hashed_support",
+    "index_ids",
+    "insert_ids",
+    "order_cells",
     "own_buckets",
+    "recover",
     "sampled_bits",
     "subset_direct",
     "subset_hashing",
     "sum_over_rows",
 ]
 
+Ranks = npt.NDArray[np.uint16]
 
-U0 = np.uint64(0)
-U32 = np.uint64(32)
-
+U0, U1, U29, U32 = (np.uint64(bits) for bits in (0, 1, 29, 32))
+ROW = np.uint64((1 << 40) - 1)
+TAG = ~ROW
 # Keys a block while counting support: fingerprints and counts of a block stay in the second-level cache.
 BLOCK = 8_192
 
@@ -291,3 +308,193 @@ def sum_over_rows(table: Integers, keys: Words, prints: Words) -> Integers:
             for x in range(len(block)):
                 total[x] += row[np.uint64(bucket_of(block[x], key, w))]
     return sums
+
+
+@kernel
+def _mixed(low: np.uint64, high: np.uint64, secret: np.uint64) -> np.uint64:
+    z = (low ^ secret) * M1
+    z = (z ^ (z >> U29) ^ high ^ (secret << U1)) * M2
+    return z ^ (z >> U32)
+
+
+@kernel
+def insert_ids(
+    table: Words, held: Words, count: int, ids: Words, secret: np.uint64, fresh: npt.NDArray[np.bool_]
+) -> int:
+    """Insert identifiers behind the first ``count`` rows; say of each whether it was new, and return how many rows are.
+
+    The table has 2^k slots and more than it will hold, and there is room for all rows.
+    """
+    mask = np.uint64(len(table) - 1)
+    for i in range(len(ids)):
+        low, high = ids[i, 0], ids[i, 1]
+        mixed = _mixed(low, high, secret)
+        at = mixed & mask
+        fresh[i] = True
+        while table[at] != U0:
+            if (table[at] ^ mixed) & TAG == U0:
+                row = (table[at] & ROW) - U1
+                if held[row, 0] == low and held[row, 1] == high:
+                    fresh[i] = False
+                    break
+            at = (at + U1) & mask
+        if fresh[i]:
+            held[count, 0] = low
+            held[count, 1] = high
+            count += 1
+            table[at] = (mixed & TAG) | np.uint64(count)
+    return count
+
+
+@kernel
+def forget_ids(table: Words, count: int, ids: Words, secret: np.uint64, fresh: npt.NDArray[np.bool_]) -> int:
+    """Undo an :func:`insert_ids` after which ``count`` rows were there, last first; return how many there are now."""
+    mask = np.uint64(len(table) - 1)
+    for i in range(len(ids) - 1, -1, -1):
+        if fresh[i]:
+            at = _mixed(ids[i, 0], ids[i, 1], secret) & mask
+            while table[at] & ROW != np.uint64(count):
+                at = (at + U1) & mask
+            table[at] = U0
+            count -= 1
+    return count
+
+
+@kernel
+def index_ids(held: Words, count: int, table: Words, secret: np.uint64) -> None:
+    """Enter the first ``count`` rows, all different, into an empty table."""
+    mask = np.uint64(len(table) - 1)
+    for i in range(count):
+        mixed = _mixed(held[i, 0], held[i, 1], secret)
+        at = mixed & mask
+        while table[at] != U0:
+            at = (at + U1) & mask
+        table[at] = (mixed & TAG) | np.uint64(i + 1)
+
+
+@kernel
+def order_cells(
+    offsets: Integers,
+    prints: Words,
+    keys: Words,
+    width: int,
+    halves: npt.NDArray[np.uint32],
+    occupied: npt.NDArray[np.uint8],
+    order: Ranks,
+) -> None:
+    """Fill in everyone's sketch and its ordering matrix, random inside each of the two groups of equal cells.
+
+    A rank among m is ⌊m·u/2³²⌋ for a random 32-bit u: uniform to within m/2³², which matters to nobody here.
+    """
+    cells = len(keys) * width
+    w = np.uint64(width)
+    place = np.empty(cells, np.int64)
+    for i in range(len(offsets) - 1):
+        bits = occupied[i]
+        for j in range(offsets[i], offsets[i + 1]):
+            for k in range(len(keys)):
+                bits[k * width + bucket_of(prints[j], keys[k], w)] = 1
+        empty = 0
+        full = cells
+        for c in range(cells):
+            if bits[c] == 0:
+                place[empty] = c
+                empty += 1
+            else:
+                full -= 1
+                place[full] = c
+        for rank in range(cells):
+            end = empty if rank < empty else cells
+            other = rank + np.int64((np.uint64(halves[i, rank]) * np.uint64(end - rank)) >> U32)
+            place[rank], place[other] = place[other], place[rank]
+            order[i, place[rank]] = rank
+
+
+@kernel
+def columns_of(prints: Words, keys: Words, width: int) -> npt.NDArray[np.int64]:
+    """Return the flat cell of each key in each row: d × K."""
+    cells = np.empty((len(prints), len(keys)), np.int64)
+    w = np.uint64(width)
+    for x in range(len(prints)):
+        for k in range(len(keys)):
+            cells[x, k] = k * width + bucket_of(prints[x], keys[k], w)
+    return cells
+
+
+@kernel
+def _smallest(order: Ranks, cells: Integers) -> np.int64:
+    """Return the cell of lowest rank among a key's cells."""
+    best = np.int64(cells[0])
+    for k in range(1, len(cells)):
+        if order[cells[k]] < order[best]:
+            best = np.int64(cells[k])
+    return best
+
+
+@kernel
+def decode_sampled(
+    reported: npt.NDArray[np.uint16],
+    bits: npt.NDArray[np.uint8],
+    order: Ranks,
+    cells: Integers,
+    starts: Integers,
+    items: Integers,
+    ones: Integers,
+    matching: Integers,
+) -> None:
+    """Count, for each key, the reports about its smallest cell, and those among them whose bit is 1.
+
+    ``items[starts[c]:starts[c + 1]]`` are the keys that fall into cell c.
+    """
+    for i in range(len(reported)):
+        cell = np.int64(reported[i])
+        for at in range(starts[cell], starts[cell + 1]):
+            x = items[at]
+            if _smallest(order[i], cells[x]) == cell:
+                matching[x] += 1
+                ones[x] += bits[i]
+
+
+@kernel
+def decode_all(bits: npt.NDArray[np.uint8], order: Ranks, cells: Integers, ones: Integers) -> None:
+    """Count, for each key, the reports whose bit at the key's smallest cell is 1."""
+    for i in range(len(bits)):
+        for x in range(len(cells)):
+            cell = _smallest(order[i], cells[x])
+            ones[x] += (bits[i, cell >> 3] >> (cell & 7)) & 1
+
+
+@kernel
+def recover(order: Ranks, cells: Integers, held: npt.NDArray[np.bool_]) -> None:
+    """Mark, for each report, the keys that its ordering matrix gives away.
+
+    The occupied cells are the g of highest rank, for some g. A g is consistent if the keys all of whose cells are among
+    them cover exactly those g cells; the attack takes the smallest consistent g, and those keys.
+    """
+    keys, rows = cells.shape
+    total = order.shape[1]
+    needed = np.empty(keys, np.int64)
+    for i in range(len(order)):
+        first = np.full(total + 2, -1, np.int64)
+        following = np.empty(keys, np.int64)
+        for x in range(keys):
+            lowest = total
+            for k in range(rows):
+                lowest = min(lowest, np.int64(order[i, cells[x, k]]))
+            needed[x] = total - lowest
+            following[x] = first[needed[x]]
+            first[needed[x]] = x
+        covered = np.zeros(total, np.bool_)
+        count = 0
+        for g in range(1, total + 1):
+            x = first[g]
+            while x >= 0:
+                for k in range(rows):
+                    if not covered[cells[x, k]]:
+                        covered[cells[x, k]] = True
+                        count += 1
+                x = following[x]
+            if count == g:
+                for y in range(keys):
+                    held[i, y] = needed[y] <= g
+                break

@@ -19,8 +19,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch._compiled.hashing import mix_upper
 from dpsketch._compiled.kernel import kernel
-from dpsketch._compiled.splitmix import mix_upper
 
 __all__ = ["flip", "invert_fingerprints", "posterior", "project", "read", "reduce_range", "walk"]
 

@@ -11,9 +11,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch._compiled.hashing import load8, mix
 from dpsketch._compiled.kernel import kernel
-from dpsketch._compiled.splitmix import mix
-from dpsketch._compiled.xxh64 import load8
 from dpsketch.arrays import Integers, Words
 
 __all__ = ["cast_votes", "copy_names", "find_buckets"]

@@ -5,27 +5,15 @@ from typing import TYPE_CHECKING
 from dpsketch import lazy
 
 if TYPE_CHECKING:
-    from dpsketch.accounting.composition import compose, fits, rho_of
+    from dpsketch.accounting.composition import Costs, check_cost, compose, fits, posterior, rho_of, words
     from dpsketch.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_mu
-    from dpsketch.accounting.odds import posterior, words
-    from dpsketch.accounting.tally import Costs, check_cost
 else:
     __getattr__ = lazy.names(
-        __name__, composition="compose fits rho_of",
-        gaussian="gaussian_delta gaussian_epsilon gaussian_mu zcdp_mu", odds="posterior words",
-        tally="Costs check_cost",
+        __name__, composition="Costs check_cost compose fits posterior rho_of words",
+        gaussian="gaussian_delta gaussian_epsilon gaussian_mu zcdp_mu",
     )  # fmt: skip
 
 __all__ = [
-    "Costs",
-    "check_cost",
-    "compose",
-    "fits",
-    "gaussian_delta",
-    "gaussian_epsilon",
-    "gaussian_mu",
-    "posterior",
-    "rho_of",
-    "words",
-    "zcdp_mu",
-]
+    "Costs", "check_cost", "compose", "fits", "gaussian_delta", "gaussian_epsilon", "gaussian_mu", "posterior",
+    "rho_of", "words", "zcdp_mu",
+]  # fmt: skip

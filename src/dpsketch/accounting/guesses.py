@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dpsketch.accounting.gaussian import BITS, exact_delta
-from dpsketch.normal import scaled_tail
+from dpsketch.distributions import scaled_tail
 
 __all__ = ["near_epsilon", "near_mu"]
 

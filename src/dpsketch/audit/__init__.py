@@ -7,26 +7,11 @@ without a law. :mod:`~dpsketch.audit.table` lists and runs them all. Claims are 
 prints.
 """
 
-from dpsketch.audit.bounds import (
-    Audit,
-    epsilon_lower_bound,
-    likelihood_ratio,
-    lower_bound_from_outputs,
-    lower_bound_from_scores,
-)
+from dpsketch.audit.bounds import Audit, epsilon_lower_bound, lower_bound_from_outputs, lower_bound_from_scores
 from dpsketch.audit.findings import Claim, Finding, Mechanism
 from dpsketch.audit.table import Report, audit_mechanisms, known_mechanisms
 
 __all__ = [
-    "Audit",
-    "Claim",
-    "Finding",
-    "Mechanism",
-    "Report",
-    "audit_mechanisms",
-    "epsilon_lower_bound",
-    "known_mechanisms",
-    "likelihood_ratio",
-    "lower_bound_from_outputs",
-    "lower_bound_from_scores",
-]
+    "Audit", "Claim", "Finding", "Mechanism", "Report", "audit_mechanisms", "epsilon_lower_bound", "known_mechanisms",
+    "lower_bound_from_outputs", "lower_bound_from_scores",
+]  # fmt: skip

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from dpsketch.numbers import probability, real_number, whole_number
 
 __all__ = [
     "LEARNERS", "Audit", "Distinguisher", "Outputs", "Scores", "clopper_pearson", "epsilon_lower_bound",
-    "frequent_outcomes", "known", "likelihood_ratio", "linear_discriminant", "loudest", "loudest_pair",
+    "frequent_outcomes", "known", "linear_discriminant", "loudest", "loudest_pair",
     "lower_bound_from_outputs", "lower_bound_from_scores",
 ]  # fmt: skip
 
@@ -66,13 +66,6 @@ class Audit:
         return "violated" if self.epsilon > claimed_epsilon else "holds"
 
 
-def likelihood_ratio(
-    log_density: Callable[[Any], float], log_density_of_neighbour: Callable[[Any], float]
-) -> Callable[[Any], float]:
-    """Build the most powerful distinguisher from the two output laws, where they are known."""
-    return lambda output: log_density_of_neighbour(output) - log_density(output)
-
-
 def epsilon_lower_bound(
     mechanism: Callable[[Data], Output],
     data: Data,
@@ -92,8 +85,8 @@ def epsilon_lower_bound(
     data, neighbour
         Two neighbouring datasets, chosen to be as far apart as the relation allows.
     score : callable
-        The distinguisher: a number that tends to be larger on the neighbour (or smaller; both are tried). Use
-        :func:`likelihood_ratio` where the density is known, or any projection of the output (a threshold test).
+        The distinguisher: a number that tends to be larger on the neighbour (or smaller; both are tried). The log
+        ratio of the two densities where they are known, or any projection of the output (a threshold test).
     trials : int
         Runs on each dataset.
     delta, confidence : float

@@ -16,18 +16,8 @@ from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import GaussianCost, Guarantee, MomentCost, Neighbours, Unit, per_record, per_user
 
 __all__ = [
-    "BOTH",
-    "GAUSSIAN",
-    "PURE",
-    "Attacked",
-    "AuditRow",
-    "Claim",
-    "Finding",
-    "Level",
-    "Mechanism",
-    "claim_of",
-    "printed_promise",
-    "spent",
+    "BOTH", "GAUSSIAN", "PURE", "Attacked", "AuditRow", "Claim", "Finding", "Level", "Mechanism", "claim_of",
+    "printed_promise", "spent",
 ]  # fmt: skip
 
 # What composes at every δ (Gaussian noise, moments) is restated at this one, where few trials see the most.

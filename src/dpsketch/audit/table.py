@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from dpsketch import plots
 from dpsketch.audit.findings import AuditRow, Finding
-from dpsketch.audit.flips import FLIPS
 from dpsketch.audit.grid import GRID
-from dpsketch.audit.local import REPORTS
-from dpsketch.audit.moments import MOMENTS
-from dpsketch.audit.names import NAMED
-from dpsketch.audit.quantiles import QUANTILES
-from dpsketch.audit.rounds import ROUNDS
-from dpsketch.audit.sampled import PUBLISHED, SHIPPED
+from dpsketch.audit.laws import FLIPS, MOMENTS, QUANTILES
+from dpsketch.audit.names import NAMED, ROUNDS
+from dpsketch.audit.sampled import PUBLISHED, REPORTS, SHIPPED
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import probability, whole_number
 

@@ -23,13 +23,20 @@ from dpsketch import lazy
 if TYPE_CHECKING:
     from dpsketch.bounding.counted import CountedUsers
     from dpsketch.bounding.cuts import Cut, cut_of_records, cut_of_users
-    from dpsketch.bounding.groups import Bounded, bound, codes_of, point_fingerprints, user_parts
-    from dpsketch.bounding.users import UserColumn, read_users
+    from dpsketch.bounding.groups import (
+        Bounded,
+        UserColumn,
+        bound,
+        codes_of,
+        point_fingerprints,
+        read_users,
+        user_parts,
+    )
     from dpsketch.bounding.whole import BoundedSpec, WeightSteps, whole_users
 else:
     __getattr__ = lazy.names(
         __name__, counted="CountedUsers", cuts="Cut cut_of_records cut_of_users",
-        groups="Bounded bound codes_of point_fingerprints user_parts", users="UserColumn read_users",
+        groups="Bounded UserColumn bound codes_of point_fingerprints read_users user_parts",
         whole="BoundedSpec WeightSteps whole_users",
     )  # fmt: skip
 

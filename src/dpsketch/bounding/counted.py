@@ -10,7 +10,7 @@ import numpy as np
 
 from dpsketch._compiled import bounding as kernels
 from dpsketch.bounding.groups import Bounded, Prints
-from dpsketch.canonical import USER_TYPES, UserType
+from dpsketch.columns import USER_TYPES, UserType
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 
 __all__ = ["CountedUsers"]

@@ -1,4 +1,4 @@
-"""Group a batch by user, and keep of each user so many keys of so much weight."""
+"""Read a column of users by exact value, group a batch by user, and keep of each so many keys of so much weight."""
 
 from __future__ import annotations
 
@@ -11,20 +11,70 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpsketch import threads
 from dpsketch._compiled import bounding as kernels
-from dpsketch.bounding.users import read_users
-from dpsketch.canonical import UserType
-from dpsketch.hashing import KeyBatch, fingerprint, key_type_of, row_keys
-from dpsketch.lazy import arrow_compute as pc
+from dpsketch.columns import UserType, as_column, has_schema, user_type_of
+from dpsketch.errors import InvalidInput
+from dpsketch.hashing import TEXT_FINGERPRINTS, KeyBatch, fingerprint, key_type_of, row_keys, to_arrow
 
-__all__ = ["Bounded", "Prints", "bound", "codes_of", "point_fingerprints", "user_parts"]
+__all__ = ["Bounded", "Prints", "UserColumn", "bound", "codes_of", "point_fingerprints", "read_users", "user_parts"]
 
 Prints = npt.NDArray[np.uint64]
 _Integers = npt.NDArray[np.int64]
 
 _SMALLEST_PART = 1 << 18  # records that are worth a thread
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class UserColumn:
+    """Users in their canonical form, with the type of the column they came in. Sensitive.
+
+    Attributes
+    ----------
+    column : pyarrow.ChunkedArray
+        Whole numbers as 64-bit patterns, or text. Within one user type, unequal users have unequal values.
+    user_type : UserType or None
+        The type that the column had; None if it holds nulls alone.
+    """
+
+    column: pa.ChunkedArray
+    user_type: UserType | None
+
+    def __repr__(self) -> str:
+        return "<UserColumn; sensitive, content not shown>"
+
+
+def read_users(users: Any, n: int | None = None) -> UserColumn:
+    """Read any accepted container of users, ``n`` of them if that is stated; all kinds and streams read users here."""
+    if isinstance(users, UserColumn):
+        read = users
+    else:
+        try:
+            read = _read(users)
+        except InvalidInput as refusal:
+            wrong = str(refusal)
+        else:
+            wrong = ""
+        if wrong:
+            raise InvalidInput(f"users are read as keys are, and these were refused: {wrong}")
+    if n is not None and len(read.column) != n:
+        raise InvalidInput("users must have one entry a key; this column has another length.")
+    return read
+
+
+def _read(users: Any) -> UserColumn:
+    given, declared = as_column(users), has_schema(users)
+    if given.type == TEXT_FINGERPRINTS:
+        raise InvalidInput("users are told apart exactly, and these are fingerprints. Give the users themselves.")
+    column = to_arrow(given, None if declared else "text")
+    if pa.types.is_uint64(column.type) and not declared and any(user is not None and user < 0 for user in users):
+        raise InvalidInput(
+            "the users hold negative integers and integers of 2**63 and more, and no 64-bit column holds both. "
+            "Pass them as text."
+        )
+    return UserColumn(column, user_type_of(given.type, declared=declared))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -1,21 +1,21 @@
-"""The commands, in the order a newcomer meets them. The module of one is loaded when it is called."""
+"""The command ``dpsketch``: the list of its commands, whose modules load when they are used, and how it runs."""
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Iterator, Mapping
+import signal
+import sys
+import warnings
 from importlib import import_module
-from typing import Annotated, Any, get_type_hints
 
-import typer
-from typer.core import TyperCommand, TyperGroup
-from typer.main import get_group
+import click
 
-from dpsketch.cli.once import options_once
-from dpsketch.cli.values import plain, read_plainly
+from dpsketch import __version__
+from dpsketch.cli.exits import fail, fail_interrupted, json_asked
+from dpsketch.cli.options import Group
+from dpsketch.cli.output import say_held
+from dpsketch.errors import DpsketchError
 
-__all__ = ["COMMANDS", "app"]
+__all__ = ["COMMANDS", "app", "main"]
 
 _HELP = """Publish counts of sensitive records with a proven guarantee.
 
@@ -43,141 +43,81 @@ From a file to an answer:
   dpsketch query visits.dps /index.html
 """
 
-# Each command's module with its function there ("app" where it has commands of its own), and the first sentence of its
-# help: a list of all commands loads none of them.
+# The module of each command, in the order a newcomer meets them. A new command is its module and one line here.
 COMMANDS = {
-    "demo": ("demo:demo", "Count the pages of a made-up web site privately, and compare with the truth."),
-    "run": ("run:run", "Read records, sketch them, charge the budget, and write a release that may be published."),
-    "build": ("run:build", "Read records into a sensitive partial sketch, to be merged and released later."),
-    "merge": (
-        "merge:merge",
-        "Merge partial sketches, as one pass over all their records; or the released shares of several parties.",
-    ),
-    "release": (
-        "run:release",
-        "Charge the budget, add noise to a sensitive sketch, and write a release that may be published.",
-    ),
-    "recover": ("run:recover", "Put in place a file that an interrupted command had written whole."),
-    "query": ("query:query", "Ask a release: estimates with intervals, and the guarantee they come with."),
-    "top": ("query:top", "List the most frequent keys, with intervals that hold for all of them at once."),
-    "compare": (
-        "arithmetic:compare",
-        "Say what changed from A to B: the second answer less the first, with an interval for the difference.",
-    ),
-    "add": ("arithmetic:add", "Add two releases over different records into one of all of them."),
-    "subtract": ("arithmetic:subtract", "Subtract release B from release A: what it answers are differences."),
-    "inspect": ("query:inspect", "Say what a file is and what it promises."),
-    "plot": ("query:plot", "Draw a release as a picture (PNG, SVG or PDF by the file's ending)."),
-    "audit": ("audit:audit", "Attack every mechanism on its worst neighbours, and say what ε an attacker really gets."),
-    "plan": ("plan:plan", "Propose a shape for a wanted error, with predicted error, memory and time."),
-    "reproduce": (
-        "reproduce:reproduce",
-        "Make a paper's figures and tables again, ours beside them, and check every number.",
-    ),
-    "ledger": ("ledger:app", "The privacy budget: who may still release what."),
-    "local": ("local:app", "People randomise their own items before anyone sees them; you collect and estimate."),
-    "serve": ("serve:app", "Collect reports and serve releases over HTTP, with a page for people."),
+    "demo": "demo",
+    "run": "run",
+    "build": "run",
+    "merge": "release",
+    "release": "release",
+    "recover": "release",
+    "query": "query",
+    "top": "query",
+    "compare": "query",
+    "add": "query",
+    "subtract": "query",
+    "inspect": "query",
+    "plot": "query",
+    "audit": "evidence",
+    "plan": "plan",
+    "reproduce": "evidence",
+    "ledger": "ledger",
+    "local": "local",
+    "serve": "serve",
 }
 
 
-_QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only, no other messages.")]
+class _Commands(Group):
+    """The commands by name, each loaded when it is asked for."""
 
-
-class _Commands(Mapping[str, Any]):
-    """The commands by name, each made when it is first asked for."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            self._made[name] = self._make(name)
-        return self._made[name]
-
-    def _make(self, name: str) -> Any:
-        module, _, attribute = COMMANDS[name][0].partition(":")
-        found = getattr(import_module(f"dpsketch.cli.{module}"), attribute)
-        alone = typer.Typer(rich_markup_mode=None)
-        if isinstance(found, typer.Typer):
-            _add_quiet(found)
-            alone.add_typer(found, name=name)
-        else:
-            alone.command(name)(_with_quiet(found))
-        return read_plainly(options_once(get_group(alone).commands[name]))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
-
-
-def _add_quiet(app: typer.Typer) -> None:
-    """Give every command of an app the option --quiet."""
-    for each in app.registered_commands:
-        if each.callback is not None:
-            each.callback = _with_quiet(each.callback)
-    for group in app.registered_groups:
-        if group.typer_instance is not None:
-            _add_quiet(group.typer_instance)
-
-
-def _with_quiet(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the option --quiet, which takes effect before the command runs; once, however often called."""
-    if "quiet" in inspect.signature(command).parameters:
-        return command
-
-    @functools.wraps(command)
-    def run(*, quiet: bool, **values: Any) -> Any:
-        from dpsketch.cli.output import keep_quiet
-
-        keep_quiet(quiet)
-        return command(**values)
-
-    hints = get_type_hints(command, include_extras=True)
-    own = [each.replace(annotation=hints[name]) for name, each in inspect.signature(command).parameters.items()]
-    added = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_QUIET)
-    run.__annotations__ = {**hints, "quiet": _QUIET}
-    described: Any = run
-    described.__signature__ = inspect.Signature([*own, added])
-    return run
-
-
-class _Group(TyperGroup):
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings | {"commands": _Commands()})
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the options of all commands together."""
-        return plain(super().get_params(ctx))
-
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
         return list(COMMANDS)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the list of commands, by their sentences."""
-        room = formatter.width - 6 - max(map(len, COMMANDS))
-        listed = {name: TyperCommand(name, help=sentence) for name, (_, sentence) in COMMANDS.items()}
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, command.get_short_help_str(room)) for name, command in listed.items()])
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = getattr(import_module(f"dpsketch.cli.{COMMANDS[cmd_name]}"), cmd_name)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; where there is none of the name, suggest one."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            raise click.exceptions.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from None
 
 
-app = typer.Typer(
-    name="dpsketch",
-    cls=_Group,
-    help=_HELP,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+@click.group(
+    cls=_Commands, help=_HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
 )
+@click.version_option(__version__, message="%(version)s", help="Version number.")
+def app() -> None:
+    """Run a command; the group that all of them belong to."""
 
 
-@app.callback(invoke_without_command=True)
-def _root(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
-    if version:
-        from dpsketch import __version__
-
-        typer.echo(__version__)
-        raise typer.Exit()
+def main() -> None:
+    """Run the command line and exit: with 0, or with the code that :mod:`dpsketch.cli.exits` gives an error."""
+    # The commands that release refuse a large δ unless --yes says that it is meant; audits draw at one.
+    warnings.filterwarnings("ignore", message="δ = ")
+    # An orderly end removes temporary files, which hold records. DuckDB swallows a SystemExit, not a KeyboardInterrupt.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        code = app(prog_name="dpsketch", standalone_mode=False)
+    except BrokenPipeError:
+        # The reader of our output went away, as `| head` does.
+        sys.stderr.close()
+        sys.exit(1)
+    except (DpsketchError, OSError, MemoryError, click.ClickException) as error:
+        hint = getattr(error, "sensitive_hint", None)
+        if hint and sys.stderr.isatty() and not json_asked():
+            # Where a bad record is may be told to whoever holds the records, and to nobody else.
+            print(f"(For your eyes: {hint})", file=sys.stderr)
+        fail(error)
+    except (click.Abort, KeyboardInterrupt):  # Ctrl-C, or SIGTERM
+        fail_interrupted()
+    say_held()
+    sys.exit(code if isinstance(code, int) else 0)

@@ -22,12 +22,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpsketch.cli.options import BudgetOptions, Target
 from dpsketch.cli.output import say
 from dpsketch.cli.spool import Ending, Spool, reason_of
 from dpsketch.errors import DpsketchError, FileRefused, ReleaseNotWritten, ReleaseRefused
 
 if TYPE_CHECKING:
+    from dpsketch.cli.budget import BudgetOptions, Target
     from dpsketch.ledger import Origin, Payment
 
 __all__ = ["deliver", "refuse_lasting", "room_of", "save"]
@@ -42,16 +42,9 @@ def room_of(sketch: Any) -> int:
 
 
 def deliver(
-    sketch: Any,
-    budget: BudgetOptions,
-    target: Target,
-    spool: Spool,
-    *,
-    columns: str = "",
-    repeatable: bool = False,
-    ends: Sequence[Ending] = (),
-    options: dict[str, Any] | None = None,
-) -> Any:
+    sketch: Any, budget: BudgetOptions, target: Target, spool: Spool, *, columns: str = "", repeatable: bool = False,
+    ends: Sequence[Ending] = (), options: dict[str, Any] | None = None,
+) -> Any:  # fmt: skip
     """Release a sketch into a file, and return the release.
 
     Parameters

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from dpsketch.cli.options import FILE, command, option
 from dpsketch.cli.output import table
 from dpsketch.numbers import number_text
 
@@ -20,21 +19,12 @@ _PAGES = 40_000
 _TOP_COUNT = 60_000
 
 
-def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the demo's files.")] = Path("demo-output"),
-    compiled: Annotated[
-        bool, typer.Option("--compile", help="Only compile what large inputs and decoding need, so that no one waits.")
-    ] = False,
-) -> None:
-    """Count the pages of a made-up web site privately, and compare with the truth."""
-    if compiled:
-        from dpsketch.cli.warm import compile_all
-
-        compile_all()
-        return
+@command()
+@option("--output", "-o", type=FILE, default="demo-output", help="Folder for the files of the demo.")
+def demo(output: Path) -> None:
+    """Count the pages of a made-up web site privately. Beside the answers stands the truth."""
     from dpsketch import plots
-    from dpsketch.cli.options import SketchFlags
-    from dpsketch.cli.recipes import feed, new_sketch
+    from dpsketch.cli.recipes import SketchOptions, feed, new_sketch
     from dpsketch.kinds import load
 
     output.mkdir(parents=True, exist_ok=True)
@@ -43,7 +33,7 @@ def demo(
     records = _write_visits(visits, truth)
     print(f"1. Made {visits}: {records:,} visits to {len(truth):,} pages, a few of them popular (Zipf).")
 
-    flags = SketchFlags("counts", [str(visits)], key="page")
+    flags = SketchOptions("counts", (str(visits),), key="page")
     sketch = new_sketch(flags)
     feed(sketch, flags, None)
     print(

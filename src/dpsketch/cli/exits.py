@@ -1,32 +1,21 @@
-"""How commands end: the exit code of every error, and how an error is printed."""
+"""How commands end: the exit code of each error, and its text in the words of the shell."""
 
 from __future__ import annotations
 
 import errno
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-import typer
+import click
 
 from dpsketch.errors import BudgetExceeded, DpsketchError, FileRefused, InvalidInput, SourceError
+from dpsketch.sketches.kinds import KINDS
 
-__all__ = [
-    "CODES",
-    "INTERRUPTED",
-    "OutputExists",
-    "UsageError",
-    "about_data",
-    "exit_code",
-    "fail",
-    "fail_interrupted",
-    "json_asked",
-]
-
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""The parser's error; Typer does not export it."""
+__all__ = ["INTERRUPTED", "OutputExists", "about_data", "fail", "fail_interrupted", "in_options", "json_asked"]
 
 INTERRUPTED = 130
 
@@ -36,25 +25,18 @@ class OutputExists(FileRefused):
 
 
 # The first class that an error belongs to decides.
-CODES: tuple[tuple[type[BaseException], int], ...] = (
+_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (BudgetExceeded, 3),
     (OutputExists, 4),
     (InvalidInput, 2),
-    (UsageError, 2),
+    (click.UsageError, 2),
     (BaseException, 1),
 )
 
 
-def exit_code(error: BaseException) -> int:
-    """Return the exit code of an error; one that reports what an interruption left has that of an interruption."""
-    if any(isinstance(each, KeyboardInterrupt | SystemExit) for each in (error, error.__cause__)):
-        return INTERRUPTED
-    return next(code for kind, code in CODES if isinstance(error, kind))
-
-
 @contextmanager
 def about_data() -> Iterator[None]:
-    """Turn a refusal of records or partial sketches, of which the library says InvalidInput, into an error of data."""
+    """Turn an InvalidInput about records or partial sketches into an error of data, which has another exit code."""
     try:
         yield
     except InvalidInput as error:
@@ -63,11 +45,12 @@ def about_data() -> Iterator[None]:
 
 def fail(error: Exception) -> NoReturn:
     """Print an error on standard error and exit; with --json, as one line of JSON."""
-    if isinstance(error, UsageError) and not json_asked():
-        shown: typer.BadParameter = error  # type: ignore[assignment]
-        shown.show()
-        sys.exit(exit_code(error))
-    _end(type(error).__name__, _words(error), exit_code(error), prefix=isinstance(error, DpsketchError))
+    interrupted = isinstance(error.__cause__, KeyboardInterrupt | SystemExit)
+    code = INTERRUPTED if interrupted else next(code for kind, code in _CODES if isinstance(error, kind))
+    if isinstance(error, click.UsageError) and not json_asked():
+        error.show()
+        sys.exit(code)
+    _end(type(error).__name__, _words(error), code, prefix=isinstance(error, DpsketchError))
 
 
 def fail_interrupted() -> NoReturn:
@@ -85,15 +68,13 @@ def _end(kind: str, message: str, code: int, *, prefix: bool) -> NoReturn:
 
 
 def json_asked() -> bool:
-    """Say whether the command asks for JSON; by its words, as a usage error leaves it unparsed."""
+    """Say whether the command asks for JSON; by its words, since a usage error leaves them unparsed."""
     return "--json" in sys.argv
 
 
 def _words(error: Exception) -> str:
     match error:
         case DpsketchError():
-            from dpsketch.cli.words import in_options
-
             return in_options(str(error))
         case OSError(errno=errno.ENOSPC):
             return "no space is left on the disk; nothing was written."
@@ -101,6 +82,38 @@ def _words(error: Exception) -> str:
             return f"{error.strerror or type(error).__name__}: {error.filename or 'a file'}."
         case MemoryError():
             return "not enough memory; nothing was written. A smaller sketch (--rows, --width) needs less."
+        case click.ClickException():
+            return error.format_message()
         case _:
-            written = getattr(error, "format_message", None)
-            return str(error) if written is None else str(written())
+            return str(error)
+
+
+# Arguments that every kind has, and those whose options have other names.
+_COMMON = (
+    "epsilon", "delta", "rho", "max_keys", "max_weight", "key_type", "neighbours", "dataset", "part", "candidates",
+)  # fmt: skip
+_RENAMED = {"keys": "keys-from", "users": "user", "weights": "weight", "counts": "count"}
+_ARGUMENT = re.compile(r"(?<![\w(.])(?P<name>[a-z_]+)=(?P<value>\[…\]|[^\s,;:)\]]*[^\s,;:.)\]])?")
+_POWER = re.compile(r"\d+\*\*\d+")
+
+
+def in_options(message: str) -> str:
+    """Replace Python's arguments in a message by the shell's options, except after an opening parenthesis.
+
+    Examples
+    --------
+    >>> in_options("With delta=0 give a public list: keys=[…].")
+    'With --delta 0 give a public list: --keys-from FILE.'
+    >>> in_options("Use domain=2**64.")
+    'Use --domain 18446744073709551616.'
+    """
+    known = {option.name for kind in KINDS.values() for option in (*kind.options, *kind.release_options)}
+    names = {name: name.replace("_", "-") for name in (*known, *_COMMON)} | _RENAMED
+
+    def option(found: re.Match[str]) -> str:
+        name, value = names.get(found["name"]), (found["value"] or "").replace("[…]", "FILE")
+        if _POWER.fullmatch(value):  # an option takes the number, not Python's expression
+            value = str(pow(*map(int, value.split("**"))))
+        return found[0] if name is None else f"--{name} {value}".rstrip()
+
+    return _ARGUMENT.sub(option, message)

@@ -3,47 +3,51 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from dpsketch.cli.options import JsonOption, LedgerOption, RelationName, open_ledger, unit_from
+from dpsketch.cli.options import (
+    FILE,
+    Group,
+    argument,
+    json_option,
+    ledger_option,
+    neighbours_option,
+    open_ledger,
+    option,
+    unit_from,
+)
 from dpsketch.cli.output import print_json, say, table
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger, Spent
+    from dpsketch.privacy import Neighbours
 
-__all__ = ["app"]
+__all__ = ["ledger"]
 
-app = typer.Typer(help="The privacy budget: who may still release what.", no_args_is_help=True)
+ledger = Group("ledger", help="Keep privacy budgets: totals, and what was spent of them.")
+_dataset = argument("dataset", "DATASET", "Name of the dataset.")
 
-DatasetName = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset's name.")]
 
-
-@app.command()
+@ledger.command()
+@_dataset
+@option("--epsilon", "-e", type=float, help="Total ε.")
+@option("--delta", "-d", type=float, help="Total δ.")
+@option("--rho", type=float, help="Total ρ (zero-concentrated), instead of ε and δ.")
+@option("--per-user", is_flag=True, help="Protection of users, not of single records.")
+@option("--max-keys", type=int, default=1, help="Maximum number of distinct keys per user, with --per-user.")
+@option("--max-weight", type=float, default=1.0, help="Largest weight of a record.")
+@neighbours_option
+@option("--parts", help="Name of what divides it into parts that share no record, as in day: the dearest part counts.")
+@option("--disjoint-users", is_flag=True, help="Statement that each user is in one part, with --parts.")
+@ledger_option
+@json_option
 def create(
-    dataset: DatasetName,
-    epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="The total ε.")] = None,
-    delta: Annotated[float | None, typer.Option("--delta", "-d", help="The total δ.")] = None,
-    rho: Annotated[float | None, typer.Option("--rho", help="A total ρ instead.")] = None,
-    per_user: Annotated[
-        bool, typer.Option("--per-user", help="The budget protects users, not single records.")
-    ] = False,
-    max_keys: Annotated[int, typer.Option("--max-keys", help="With --per-user: a user's keys.")] = 1,
-    max_weight: Annotated[float, typer.Option("--max-weight", help="Largest weight of a record.")] = 1,
-    neighbours: Annotated[
-        RelationName, typer.Option("--neighbours", help="What presence means.")
-    ] = RelationName.ADD_REMOVE,
-    parts: Annotated[
-        str | None,
-        typer.Option("--parts", help="What divides it into parts that share no record, as in day: the dearest counts."),
-    ] = None,
-    disjoint_users: Annotated[
-        bool, typer.Option("--disjoint-users", help="With --parts: state that each user is in one part.")
-    ] = False,
-    ledger: LedgerOption = None,
-    as_json: JsonOption = False,
-) -> None:
+    dataset: str, epsilon: float | None, delta: float | None, rho: float | None, per_user: bool, max_keys: int,
+    max_weight: float, neighbours: Neighbours, parts: str | None, disjoint_users: bool, ledger: str | None,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Give a dataset a total budget."""
     unit = unit_from("user" if per_user else None, max_keys if per_user else None, max_weight, neighbours)
     book = open_ledger(ledger)
@@ -55,12 +59,11 @@ def create(
         say(f"Dataset {dataset!r} may spend {book.spent(dataset).total_words}, for {unit.words}.")
 
 
-@app.command()
-def show(
-    dataset: Annotated[str | None, typer.Argument(metavar="[DATASET]", help="One dataset; all by default.")] = None,
-    ledger: LedgerOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@ledger.command()
+@argument("dataset", "[DATASET]", "Name of one dataset; all by default.", required=False)
+@ledger_option
+@json_option
+def show(dataset: str | None, ledger: str | None, as_json: bool) -> None:
     """Show what is spent and what is left, as a bar and in words."""
     book = open_ledger(ledger)
     all_spent = [book.spent(name) for name in ([dataset] if dataset else book.datasets())]
@@ -73,8 +76,11 @@ def show(
         _show(book, spent)
 
 
-@app.command()
-def history(dataset: DatasetName, ledger: LedgerOption = None, as_json: JsonOption = False) -> None:
+@ledger.command()
+@_dataset
+@ledger_option
+@json_option
+def history(dataset: str, ledger: str | None, as_json: bool) -> None:
     """List every charge to a dataset, in order."""
     entries = open_ledger(ledger).history(dataset)
     if as_json:
@@ -83,18 +89,18 @@ def history(dataset: DatasetName, ledger: LedgerOption = None, as_json: JsonOpti
     _entries(entries)
 
 
-@app.command()
-def verify(
-    releases: Annotated[list[Path] | None, typer.Argument(metavar="[FILE.dps…]", help="Releases to look up.")] = None,
-    ledger: LedgerOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@ledger.command()
+@argument("releases", "FILE…", "Releases (.dps) to look up.", nargs=-1, type=FILE)
+@ledger_option
+@json_option
+@click.pass_context
+def verify(ctx: click.Context, releases: tuple[Path, ...], ledger: str | None, as_json: bool) -> None:
     """Check that no row was altered, moved or deleted, and that releases were charged. Exit 1 if not."""
     from dpsketch.kinds import load
 
     charges = []
     uncharged = []
-    for path in releases or []:
+    for path in releases:
         charge = getattr(load(path), "charge", None)
         if charge is None:
             uncharged.append(f"{path}: was charged to no ledger.")
@@ -109,7 +115,7 @@ def verify(
         if not problems:
             print("Every row is as it was written.")
     if problems:
-        raise typer.Exit(1)
+        ctx.exit(1)
 
 
 def _show(book: Ledger, spent: Spent) -> None:

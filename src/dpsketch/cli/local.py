@@ -3,44 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpsketch.cli.exits import OutputExists
-from dpsketch.cli.options import JsonOption, KeyKind, StdinFormat, read_lines
+from dpsketch.cli.options import FILE, Group, SourceFormat, argument, json_option, one_of, option, read_lines
 from dpsketch.cli.output import print_estimates, print_json, progress_bar, say
-from dpsketch.cli.query import Confidence
+from dpsketch.cli.query import confidence_option, keys_from_option
 from dpsketch.errors import InvalidInput
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
+    from dpsketch.sources import Format
 
-__all__ = ["app"]
+__all__ = ["local"]
 
-app = typer.Typer(
-    help="People randomise their own items before anyone sees them; you collect and estimate.", no_args_is_help=True
-)
-
-SpecFile = Annotated[Path, typer.Option("--spec", help="The protocol, a JSON file that everyone shares.")]
+local = Group("local", help="Collect reports that people randomise themselves (the local model).")
+_spec = option("--spec", type=FILE, required=True, help="Protocol: a JSON file that everyone shares.")
 
 
-@app.command()
+@local.command()
+@argument("source", "SOURCE…", "Records of people and their items.", nargs=-1, required=True)
+@option("--output", "-o", type=FILE, required=True, help="File of reports: JSON lines (.jsonl) or compact bytes.")
+@_spec
+@option("--user", required=True, help="Column that says whose item it is.")
+@option("--key", required=True, help="Column that holds the item.")
+@option("--epsilon", "-e", type=float, help="Privacy parameter ε of a report; it begins a new spec.")
+@option("--max-items", type=int, help="Maximum number of items per person, for a new spec.")
+@option("--key-type", type=one_of(Literal["text", "int"]), help="Type of the items; those of CSV are text unless int.")
+@option("--format", "stdin_format", type=one_of(SourceFormat), default="csv", help="Format of standard input (-).")
 def report(
-    source: Annotated[list[str], typer.Argument(metavar="SOURCE…", help="Records of people and their items.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Reports: JSON lines (.jsonl) or compact bytes.")],
-    spec: SpecFile,
-    user: Annotated[str, typer.Option("--user", help="The column that says whose item it is.")],
-    key: Annotated[str, typer.Option("--key", help="The column that holds the item.")],
-    epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="Starts a new spec: ε of a report.")] = None,
-    max_items: Annotated[
-        int | None, typer.Option("--max-items", help="Starts a new spec: items of a person that count.")
-    ] = None,
-    key_type: Annotated[
-        KeyKind | None, typer.Option("--key-type", help="CSV and TSV keys are text unless int.")
-    ] = None,
-    stdin_format: Annotated[StdinFormat, typer.Option("--format", help="What standard input holds.")] = StdinFormat.CSV,
-) -> None:
+    source: tuple[str, ...], output: Path, spec: Path, user: str, key: str, epsilon: float | None,
+    max_items: int | None, key_type: KeyType | None, stdin_format: Format,
+) -> None:  # fmt: skip
     """Randomise each person's set of items, as their device would. With --epsilon a new spec is written first."""
     import pyarrow as pa
 
@@ -58,12 +52,11 @@ def report(
     elif spec.exists():
         raise OutputExists(f"{spec} exists: leave --epsilon out to use it, or name a new file.")
     else:
-        fixed: KeyType | None = None if key_type is None else key_type.value
-        protocol = local.SubsetHashing(epsilon=epsilon, max_items=max_items, key_type=fixed)
+        protocol = local.SubsetHashing(epsilon=epsilon, max_items=max_items, key_type=key_type)
         local.write_spec(spec, protocol)
     columns = Columns(key=key, user=user, key_type=protocol.key_type)
     with progress_bar("reading") as progress:
-        batches = list(open_source(source, columns, stdin_format=stdin_format.value, progress=progress))
+        batches = list(open_source(list(source), columns, stdin_format=stdin_format, progress=progress))
     users, keys = (pa.chunked_array([getattr(b, name) for b in batches if b.rows]) for name in ("user", "key"))
     sets = local.group_by_person(users, keys)
     written = local.write_reports(output, protocol, protocol.report(sets))
@@ -76,7 +69,7 @@ def _report_cut(protocol: Any, sets: Any) -> None:
     import numpy as np
 
     from dpsketch import local
-    from dpsketch.local.sets import read_people
+    from dpsketch.local.protocol import read_people
 
     if protocol.unit.level == "record" or not len(people := read_people(sets, protocol.key_type)):
         return
@@ -85,14 +78,13 @@ def _report_cut(protocol: Any, sets: Any) -> None:
         say(f"For your eyes: {loss}")
 
 
-@app.command()
-def collect(
-    reports: Annotated[list[Path], typer.Argument(metavar="REPORTS…", help="Files of reports.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The collection, a .dps file.")],
-    spec: SpecFile,
-    add_to: Annotated[Path | None, typer.Option("--add-to", help="Go on from this collection.")] = None,
-    as_json: JsonOption = False,
-) -> None:
+@local.command()
+@argument("reports", "REPORTS…", "Files of reports.", nargs=-1, required=True, type=FILE)
+@option("--output", "-o", type=FILE, required=True, help="Collection to write, a .dps file.")
+@_spec
+@option("--add-to", type=FILE, help="Collection to go on from.")
+@json_option
+def collect(reports: tuple[Path, ...], output: Path, spec: Path, add_to: Path | None, as_json: bool) -> None:
     """Collect reports; those of another spec, malformed or repeated are refused and counted."""
     from dpsketch import local
 
@@ -111,18 +103,17 @@ def collect(
         say(f"Reports: {words}. The collection {output} holds {collector.users:,}.")
 
 
-@app.command()
-def estimate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A collection (.dps).")],
-    keys: Annotated[list[str] | None, typer.Argument(metavar="KEY…", help="Items to look up.")] = None,
-    keys_from: Annotated[Path | None, typer.Option("--keys-from", help="A file with one item a line.")] = None,
-    confidence: Confidence = 0.95,
-    as_json: JsonOption = False,
-) -> None:
+@local.command()
+@argument("file", "FILE", "Collection (.dps).", type=FILE)
+@argument("keys", "KEY…", "Items to look up.", nargs=-1)
+@keys_from_option
+@confidence_option
+@json_option
+def estimate(file: Path, keys: tuple[str, ...], keys_from: Path | None, confidence: float, as_json: bool) -> None:
     """Estimate the share of people who hold each item, with intervals."""
     from dpsketch import local
     from dpsketch.answers import answer
 
     collector = local.load(file)
-    asked = list(keys or []) + (read_lines(keys_from) if keys_from is not None else [])
+    asked = list(keys) + (read_lines(keys_from) if keys_from is not None else [])
     print_estimates(answer(collector, asked, confidence, None), collector.guarantee, as_json=as_json)

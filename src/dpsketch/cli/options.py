@@ -1,308 +1,246 @@
-"""Options that several commands share, and what they mean together."""
+"""Options: how commands declare them, and those that several commands share.
+
+A command declares its options with Click's decorators (:func:`option`), or as the fields of a dataclass where they are
+passed on together: :func:`given` describes a field, :func:`options_of` makes the options and :func:`gather` the value.
+"""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, field, fields
-from enum import StrEnum
+from dataclasses import MISSING, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-import typer
+import click
 
+from dpsketch.cli.output import keep_quiet
 from dpsketch.errors import InvalidInput, SourceError
-from dpsketch.sketches.kinds import KINDS, Kind, Option
 
 if TYPE_CHECKING:
-    from dpsketch.cli.datasets import Source
-    from dpsketch.hashing import KeyType
     from dpsketch.ledger import Ledger
-    from dpsketch.privacy import Unit
+    from dpsketch.privacy import Neighbours, Unit
 
 __all__ = [
-    "BudgetOptions", "Engine", "JsonOption", "KeyKind", "LedgerOption", "OutputOption", "OverwriteOption",
-    "PlannedOutput", "RelationName", "SketchFlags", "StdinFormat", "Target", "kind_argument", "open_ledger",
-    "read_lines", "refuse_foreign", "unit_from", "whole", "with_groups", "written_to",
+    "FILE", "WHOLE", "Command", "Group", "Option", "SourceFormat", "argument", "command", "flag_of", "gather", "given",
+    "json_option", "ledger_option", "make_option", "neighbours_option", "one_of", "open_ledger", "option", "options_of",
+    "output_option", "overwrite_option", "read_lines", "unit_from", "was_stated",
 ]  # fmt: skip
 
+# As sources.Format; a test compares them. Importing it here would load Arrow for every --help.
+SourceFormat = Literal["csv", "tsv", "jsonl", "parquet", "arrow"]
 
-def kind_argument(able: Callable[[Kind], bool], words: str) -> Any:
-    """Return an argument that names a kind: one of those that are ``able``, read off the table when it is given."""
-
-    def names() -> list[str]:
-        return [kind.name for kind in KINDS.values() if able(kind)]
-
-    def named(text: str) -> str:
-        if text not in names():
-            raise typer.BadParameter(f"{text!r} is not one of {', '.join(map(repr, names()))}.")
-        return text
-
-    return typer.Argument(parser=named, autocompletion=names, help=f"{words}: {', '.join(names())}.")
+_Made = TypeVar("_Made")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_NEGATIVE = re.compile(r"-[\d.]")
+_EXTRA_NUMBER = re.compile(r"extra argument \((\d+)\)")
 
 
-def written_to(output: Path | None, *, dry_run: bool) -> Path:
-    """Return where a release goes; only where nothing is written may that be left open."""
-    if output is None and not dry_run:
-        raise typer.BadParameter("say where to write: -o FILE (--dry-run does without).")
-    return output or Path("out.dps")
+class Option(click.Option):
+    """An option that refuses to be given twice, unless it takes a list; ``group`` is its heading in the help."""
+
+    def __init__(self, *args: Any, group: str = "", **settings: Any) -> None:
+        settings.setdefault("show_default", was_stated(settings.get("default")))
+        super().__init__(*args, **settings)
+        self.group = group
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Have the parser collect every value that is given, where it would keep the last."""
+        if self.multiple:
+            super().add_to_parser(parser, ctx)
+        elif self.is_flag:
+            parser.add_option(obj=self, opts=self.opts, dest=self.name, action="append_const", const=True)
+        else:
+            parser.add_option(obj=self, opts=self.opts, dest=self.name, action="append", nargs=self.nargs)
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        """Convert the value; refuse a second one."""
+        if isinstance(value, list) and not self.multiple:
+            if len(value) > 1 and not ctx.resilient_parsing:
+                raise click.BadParameter(
+                    "it is given more than once, and only the last would count. Give it once.", ctx=ctx, param=self
+                )
+            value = value[-1]
+        return super().type_cast_value(ctx, value)
 
 
-def whole(text: str | int) -> int:
-    """Read a whole number, which may be written as 1e5."""
-    with suppress(ValueError):
-        return int(text)
-    with suppress(ValueError):
-        value = float(text)
-        if value.is_integer():
-            return int(value)
-    raise typer.BadParameter(f"{text!r} is not a whole number.")
+class Command(click.Command):
+    """A command with the option --quiet, whose help lists options by their groups."""
+
+    ungrouped = "Options"
+    """Heading of the options that have no group."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        words = "Results and errors only, no other messages."
+        self.params.append(Option(["--quiet", "-q"], is_flag=True, expose_value=False, callback=_quiet, help=words))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options under the headings of their groups."""
+        _write_options(self.get_params(ctx), self.ungrouped, ctx, formatter)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words; add a hint to errors that are often made."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise self.explained(error, ctx) from None
+        except click.UsageError as error:
+            number = _EXTRA_NUMBER.search(error.message)
+            if number is None or not any("-n" in param.opts for param in self.params):
+                raise
+            raise click.UsageError(f"Say how many with -n, as in: -n {number[1]}", ctx) from None
+
+    def explained(self, error: click.NoSuchOption, ctx: click.Context) -> click.UsageError:
+        """Return the error about an unknown option, with a hint where there is one."""
+        if _NEGATIVE.match(error.option_name):
+            text = (
+                "A word that begins with a minus is taken for an option. Write -- before it, as in: dpsketch query "
+                "FILE -- -20:0"
+            )
+            return click.UsageError(text, ctx)
+        return error
 
 
-# From this ε on, e^ε is past 20,000.
-_CARELESS = 10.0
+def _write_options(
+    params: list[click.Parameter], ungrouped: str, ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    """Write options under the headings of their groups: first "Options", then as they come."""
+    sections: dict[str, list[tuple[str, str]]] = {"Options": []}
+    for param in params:
+        record = param.get_help_record(ctx)
+        if record is not None and not isinstance(param, click.Argument):
+            sections.setdefault(getattr(param, "group", "") or ungrouped, []).append(record)
+    for heading, records in sections.items():
+        if records:
+            with formatter.section(heading):
+                formatter.write_dl(records)
 
 
-class KeyKind(StrEnum):
-    """How keys of a text file are read."""
-
-    TEXT = "text"
-    INT = "int"
+def _quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    keep_quiet(value)
 
 
-class RelationName(StrEnum):
-    """The neighbour relations."""
+class Group(click.Group):
+    """A command that has commands below it."""
 
-    ADD_REMOVE = "add_remove"
-    REPLACE = "replace"
+    command_class = Command
+    group_class = type
 
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **{"no_args_is_help": True, **settings})
 
-class Engine(StrEnum):
-    """What reads and counts the records."""
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands in the order of their definition."""
+        return list(self.commands)
 
-    HERE = "here"
-    SPARK = "spark"
-
-
-class StdinFormat(StrEnum):
-    """What standard input holds."""
-
-    CSV = "csv"
-    TSV = "tsv"
-    JSONL = "jsonl"
-    PARQUET = "parquet"
-    ARROW = "arrow"
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options under the headings of their groups, then the commands."""
+        _write_options(self.get_params(ctx), "Options", ctx, formatter)
+        self.format_commands(ctx, formatter)
 
 
-OutputOption = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
-PlannedOutput = Annotated[
-    Path | None, typer.Option("--output", "-o", help="The file to write; --dry-run does without.")
-]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-LedgerOption = Annotated[
-    str | None,
-    typer.Option(
-        "--ledger",
-        envvar="DPSKETCH_LEDGER",
-        help="Budget ledger: a file or a database URL. Default: one file in your data folder.",
-    ),
-]
+def command(name: str | None = None, **settings: Any) -> Callable[[Callable[..., Any]], Command]:
+    """Make a command of a function, as :func:`click.command` does."""
+    return click.command(name, cls=Command, **settings)
 
 
-def shape_options() -> dict[str, Any]:
-    """Return the annotations of all options that shape a sketch of some kind, by name."""
-    return _annotated(option for kind in KINDS.values() for option in kind.options)
+def option(*names: str, **settings: Any) -> Callable[[_Function], _Function]:
+    """Give a command an option, as :func:`click.option` does, which may be given once."""
+    return click.option(*names, cls=Option, **settings)
 
 
-def release_options() -> dict[str, Any]:
-    """Return the annotations of all options that shape a release of some kind, by name."""
-    return _annotated(option for kind in KINDS.values() for option in kind.release_options)
+def argument(name: str, metavar: str, words: str, **settings: Any) -> Callable[[_Function], _Function]:
+    """Give a command an argument."""
+    return click.argument(name, metavar=metavar, help=words, **settings)
 
 
-def _annotated(options: Iterable[Option]) -> dict[str, Any]:
-    return {
-        option.name: Annotated[
-            option.type | None, typer.Option("--" + option.name.replace("_", "-"), help=option.words)
-        ]
-        for option in options
-    }
+def given(words: str, *names: str, group: str = "", default: Any = None, **settings: Any) -> Any:
+    """Describe a field as an option: its help, its names (by default that of the field), its group and its default."""
+    return field(default=default, metadata={"words": words, "names": names, "group": group, **settings})
 
 
-def refuse_foreign(kind: Kind, given: Iterable[str], taken: Iterable[Option]) -> None:
-    """Refuse options that a kind does not take."""
-    foreign = sorted("--" + name.replace("_", "-") for name in set(given) - {option.name for option in taken})
-    if foreign:
-        raise typer.BadParameter(f"{', '.join(foreign)} does not apply to {kind.name}.")
-
-
-@dataclass(frozen=True, slots=True)
-class SketchFlags:
-    """What to read and what to make of it."""
-
-    kind: Annotated[
-        str,
-        kind_argument(lambda kind: kind.has_command, "Which sketch (see dpsketch --help)"),
+def options_of(holder: type, *, without: Iterable[str] = ()) -> list[click.Parameter]:
+    """Make the options that the fields of a dataclass describe, except some."""
+    types = get_type_hints(holder)
+    return [
+        make_option(one.name, types[one.name], default=one.default, **one.metadata)
+        for one in fields(holder)
+        if one.metadata and one.default is not MISSING and one.name not in without
     ]
-    source: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="SOURCE…", help="Files, globs, a database table (…?table=NAME), or - ."),
-    ] = None
-    key: Annotated[
-        str | None,
-        typer.Option(
-            "--key",
-            help="The column that holds the key; a,b for several as one; SQL with parentheses is computed. A name with "
-            "a comma or parenthesis is in double quotes.",
-        ),
-    ] = None
-    where: Annotated[
-        str | None, typer.Option("--where", help='Read rows of which this SQL is true, as in "distance > 500".')
-    ] = None
-    sql: Annotated[
-        str | None, typer.Option("--sql", help="Instead of SOURCE: SELECT columns FROM 'files' WHERE condition.")
-    ] = None
-    user: Annotated[str | None, typer.Option("--user", help="The column that says whose record it is.")] = None
-    max_keys: Annotated[
-        str | None,
-        typer.Option(
-            "--max-keys",
-            metavar="N|auto",
-            help="So many distinct keys of a user count. auto: a histogram's release chooses, with 5% of ε.",
-        ),
-    ] = None
-    weight: Annotated[str | None, typer.Option("--weight", help="The column that holds a record's weight.")] = None
-    count: Annotated[
-        str | None, typer.Option("--count", help="The column that says how many equal records a row stands for.")
-    ] = None
-    max_weight: Annotated[float, typer.Option("--max-weight", help="Weights above this are clipped to it.")] = 1
-    key_type: Annotated[
-        KeyKind | None, typer.Option("--key-type", help="CSV and JSON-lines keys are text unless int.")
-    ] = None
-    neighbours: Annotated[RelationName, typer.Option("--neighbours", help="What one unit's presence means.")] = (
-        RelationName.ADD_REMOVE
-    )
-    stdin_format: Annotated[StdinFormat, typer.Option("--format", help="What standard input (-) holds.")] = (
-        StdinFormat.CSV
-    )
-    engine: Annotated[Engine, typer.Option("--engine", help="Count here, or on a Spark cluster; files only.")] = (
-        Engine.HERE
-    )
-    master: Annotated[
-        str | None, typer.Option("--master", help="The cluster: local[*], spark://host:7077, yarn, sc://host.")
-    ] = None
-    columns: Annotated[str | None, typer.Option("--columns", help="density: the coordinates, as in x,y.")] = None
-    # Those options of the kinds' rows that were stated, by name.
-    shape: dict[str, Any] = field(default_factory=dict, metadata={"options": shape_options})
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetOptions:
-    """What a release may cost, and who pays."""
-
-    epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="Privacy: ε of the release.")] = None
-    delta: Annotated[float | None, typer.Option("--delta", "-d", help="Privacy: δ of the release; 0 is pure.")] = None
-    rho: Annotated[float | None, typer.Option("--rho", help="Privacy: ρ (zero-concentrated) instead.")] = None
-    ledger: LedgerOption = None
-    dataset: Annotated[
-        str | None, typer.Option("--dataset", help="Whose budget pays. Default: the file name of an only source.")
-    ] = None
-    no_ledger: Annotated[
-        bool, typer.Option("--no-ledger", help="Charge no budget: this release is tracked nowhere.")
-    ] = False
-    part: Annotated[
-        str | None,
-        typer.Option(
-            "--part", help="The part of the dataset that is released, as in 2026-11-15 (ledger create --parts)."
-        ),
-    ] = None
-    records: Annotated[
-        int | None, typer.Option("--records", parser=whole, help="About how many records there are, as you state it.")
-    ] = None
-    keys: Annotated[
-        int | None,
-        typer.Option("--keys", parser=whole, help="With --dry-run: about how many distinct keys, as you state it."),
-    ] = None
-    yes: Annotated[bool, typer.Option("--yes", help="Release even if the budget protects hardly anyone.")] = False
-
-    # Those options of the kinds' rows that shape a release and were stated, by name.
-    release: dict[str, Any] = field(default_factory=dict, metadata={"options": release_options})
-
-    def arguments(self, kind: Kind, spec: Any, key_type: KeyType | None = None) -> dict[str, Any]:
-        """Return what ``release`` of a kind takes beside the budget itself."""
-        refuse_foreign(kind, self.release, kind.release_options)
-        if not self.release:
-            return {}
-        given = {name: read_lines(value) if isinstance(value, Path) else value for name, value in self.release.items()}
-        return kind.release_arguments(spec, given, key_type)
-
-    @property
-    def amount(self) -> dict[str, float | None]:
-        """The budget itself, as ``release`` takes it."""
-        return {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho}
-
-    def refuse_careless(self) -> None:
-        """Refuse a budget that protects hardly anyone, unless --yes says that it is meant."""
-        if self.yes:
-            return
-        from dpsketch.privacy import CARELESS_DELTA
-
-        epsilon = self.epsilon or 0.0
-        if self.rho is not None:
-            from dpsketch import accounting
-            from dpsketch.core.drawn import DELTA_FOR_RHO
-
-            epsilon = accounting.gaussian_epsilon(accounting.zcdp_mu(self.rho), DELTA_FOR_RHO)
-        if epsilon >= _CARELESS:
-            raise InvalidInput(
-                f"ε = {epsilon:.3g} protects hardly anyone: whoever is almost sure that someone is not in the data "
-                "may be almost sure of the opposite afterwards. Choose one below 10 (1 is usual), or say --yes."
-            )
-        if self.delta is not None and self.delta >= CARELESS_DELTA:
-            raise InvalidInput(
-                f"δ = {self.delta:g} protects hardly anyone: a release that shows each unit whole with this "
-                "probability would keep the promise. Choose one far below one over the number of units (1e-6 is "
-                "usual), or say --yes."
-            )
-        if self.records is not None and self.delta is not None and self.delta * self.records >= 1:
-            raise InvalidInput(
-                f"δ = {self.delta:g} is no less than 1 over the {self.records:,} records that --records states, and "
-                f"allows a release that shows some record whole. Choose one well below {1 / self.records:.1g}, or say "
-                "--yes."
-            )
-
-    def target(self, source: Callable[[], Source]) -> Target:
-        """Choose the ledger: the one named, else the user's own, unless the caller opted out by name.
-
-        ``source`` tells where the records come from: the ledger may know whose they are.
-        """
-        if self.no_ledger:
-            if self.dataset is not None or self.part is not None:
-                raise InvalidInput("--no-ledger contradicts --dataset and --part.")
-            return Target(None, None)
-        ledger = open_ledger(self.ledger)
-        origin, known = source(), ledger.named_sources()
-        dataset, note = origin.dataset(ledger, known, self.dataset)
-        return Target(ledger, dataset, self.part, origin.identity, known.get(origin.identity or ""), note)
+def make_option(
+    name: str, of: Any, words: str, *, names: tuple[str, ...] = (), group: str = "", default: Any = None,
+    **settings: Any,
+) -> Option:  # fmt: skip
+    """Make an option of a Python type: a flag of bool, a choice of a Literal, and one to be repeated of a list."""
+    plain = next((each for each in get_args(of) if each is not NoneType), of) if NoneType in get_args(of) else of
+    if get_origin(plain) in (list, tuple):
+        settings, plain, default = {"multiple": True, **settings}, get_args(plain)[0], default or ()
+    if plain is bool:
+        settings = {"is_flag": True, **settings}
+    else:
+        kind = one_of(plain) if get_origin(plain) is Literal else FILE if plain is Path else plain
+        settings = {"type": kind, **settings}
+    return Option([*(names or [flag_of(name)]), name], help=words, group=group, default=default, **settings)
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where a release is charged; ``known`` is the dataset that the ledger knew its source by."""
+def gather(holder: type[_Made], values: Mapping[str, Any], **more: Any) -> _Made:
+    """Make a dataclass of those values that are fields of it."""
+    names = {one.name for one in fields(holder)}  # type: ignore[arg-type]
+    return holder(**{name: value for name, value in values.items() if name in names}, **more)
 
-    ledger: Ledger | None
-    dataset: str | None
-    part: str | None = None
-    source: str | None = None
-    known: str | None = None
-    note: str | None = None
 
-    def remember(self) -> None:
-        """Have the ledger know the source from now on."""
-        if self.ledger is None or self.dataset is None or self.source is None or self.known == self.dataset:
-            return
-        self.ledger.name_source(self.source, self.dataset)
+def was_stated(value: Any) -> bool:
+    """Say whether an option was stated: without it, its value is None, False or an empty list; 0 is a value."""
+    return not (value is None or value is False or value == ())
+
+
+def flag_of(name: str) -> str:
+    """Return the option of a Python argument.
+
+    Examples
+    --------
+    >>> flag_of("max_keys")
+    '--max-keys'
+    """
+    return "--" + name.replace("_", "-")
+
+
+def one_of(names: Any) -> click.Choice[str]:
+    """Return the choice between the values of a Literal."""
+    return click.Choice(get_args(names))
+
+
+class _Whole(click.ParamType[int]):
+    """A whole number, which may be written as 1e5."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        with suppress(ValueError):
+            return int(value)
+        with suppress(ValueError, OverflowError):
+            if float(value).is_integer():
+                return int(float(value))
+        return self.fail(f"{value!r} is not a whole number.", param, ctx)
+
+
+FILE = click.Path(path_type=Path)
+WHOLE = _Whole()
+
+output_option = option("--output", "-o", type=FILE, required=True, help="File to write.")
+overwrite_option = option("--overwrite", is_flag=True, help="Permission to replace the file if it exists.")
+json_option = option("--json", "as_json", is_flag=True, help="JSON output, for programs.")
+LEDGER = "Ledger that keeps the budgets: a file or a database URL. By default a file in your data folder."
+ledger_option = option("--ledger", envvar="DPSKETCH_LEDGER", show_envvar=True, help=LEDGER)
+neighbours_option = option(
+    "--neighbours", type=click.Choice(["add_remove", "replace"]), default="add_remove",
+    help="Neighbour relation: a unit is added or removed, or replaced by another.",
+)  # fmt: skip
 
 
 def open_ledger(url: str | None) -> Ledger:
@@ -312,79 +250,25 @@ def open_ledger(url: str | None) -> Ledger:
     return Ledger.default() if url is None else Ledger(url)
 
 
-def with_groups(**groups: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of whole groups (dataclasses), each arriving as one value under its name.
-
-    A field whose metadata name ``options`` stands for all of those, and holds the ones that were stated.
-    """
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(command).parameters.values()
-        hints = get_type_hints(command, include_extras=True)
-        parameters = []
-        several: dict[str, list[str]] = {}  # the options that a field of a group stands for
-        for name, group in groups.items():
-            types = get_type_hints(group, include_extras=True)
-            for one in fields(group):
-                if "options" in one.metadata:
-                    options: dict[str, Any] = one.metadata["options"]()
-                    parameters += [_keyword(option, annotation, None) for option, annotation in options.items()]
-                    several[one.name] = list(options)
-                    continue
-                default = inspect.Parameter.empty if one.default is MISSING else one.default
-                parameters.append(_keyword(one.name, types[one.name], default))
-            hints.pop(name)
-        parameters += [_keyword(one.name, hints[one.name], one.default) for one in own if one.name not in groups]
-
-        def run(**values: Any) -> None:
-            gathered = {name: _gathered(group, values, several) for name, group in groups.items()}
-            command(**gathered, **values)
-
-        run.__doc__ = command.__doc__
-        run.__name__ = command.__name__
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        described: Any = run
-        described.__signature__ = inspect.Signature(parameters)
-        return run
-
-    return decorate
-
-
-def _gathered(group: type[Any], values: dict[str, Any], several: dict[str, list[str]]) -> Any:
-    """Take the values of a group out of all values, and return the group."""
-    taken: dict[str, Any] = {}
-    for one in fields(group):
-        if one.name not in several:
-            taken[one.name] = values.pop(one.name)
-            continue
-        given = {name: values.pop(name) for name in several[one.name] if name in values}
-        taken[one.name] = {name: value for name, value in given.items() if value is not None}
-    return group(**taken)
-
-
-def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def unit_from(user: str | None, max_keys: int | str | None, max_weight: float, relation: RelationName) -> Unit:
-    """Read the privacy unit off the options: a user's column makes it a user, else it is a record."""
+def unit_from(user: str | None, max_keys: int | str | None, max_weight: float, relation: Neighbours) -> Unit:
+    """Read the privacy unit off the options: a user where a user's column is named, else a record."""
     from dpsketch.privacy import per_record, per_user
 
     if user is None:
         if max_keys is not None:
             raise InvalidInput("--max-keys bounds a user's keys: name the user's column with --user.")
-        return per_record(max_weight=max_weight, neighbours=relation.value)
+        return per_record(max_weight=max_weight, neighbours=relation)
     if max_keys is None:
-        raise InvalidInput("--user needs --max-keys: at most so many distinct keys of one user count.")
+        raise InvalidInput("--user needs --max-keys, the maximum number of distinct keys per user.")
     if max_keys == "auto":
-        return per_user("auto", max_weight=max_weight, neighbours=relation.value)
+        return per_user("auto", max_weight=max_weight, neighbours=relation)
     if isinstance(max_keys, str) and not max_keys.isdecimal():
         raise InvalidInput("--max-keys is a whole number, or auto.")
-    return per_user(int(max_keys), max_weight=max_weight, neighbours=relation.value)
+    return per_user(int(max_keys), max_weight=max_weight, neighbours=relation)
 
 
 def read_lines(path: Path) -> list[str]:
-    """Read one key a line; the encoding is UTF-8."""
+    """Read one key per line; the encoding is UTF-8."""
     problem = ""
     try:
         return [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line]

@@ -1,15 +1,16 @@
-"""How the command line speaks: JSON or tables on standard output, everything else on standard error."""
+"""How commands print: JSON, tables and names on standard output, messages and progress on standard error."""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from unicodedata import combining, east_asian_width
 
-from dpsketch.cli.exits import json_asked
-from dpsketch.cli.words import in_options
+from dpsketch.cli.exits import in_options, json_asked
 from dpsketch.numbers import number_text
 
 if TYPE_CHECKING:
@@ -18,16 +19,15 @@ if TYPE_CHECKING:
     from dpsketch.sources import Progress
 
 __all__ = [
-    "beside",
-    "keep_quiet",
-    "print_estimates",
-    "print_json",
-    "print_names",
-    "progress_bar",
-    "say",
-    "say_held",
-    "table",
-]
+    "beside", "keep_quiet", "print_estimates", "print_json", "print_names", "progress_bar", "say", "say_held", "table",
+]  # fmt: skip
+
+# Whether --quiet was given; the option sets it anew for every command.
+_silent = False
+# Messages of a command with --json: they are printed when it has ended without an error.
+_held: list[str] = []
+# Seconds between two pictures of a progress bar.
+_REDRAWN = 0.1
 
 
 def print_json(value: Any) -> None:
@@ -42,21 +42,15 @@ def _escaped(value: Any) -> str:
     raise TypeError(f"{type(value).__name__} is not JSON.")
 
 
-# Whether --quiet was given; the option sets it anew for every command.
-_silent = False
-# What is to be said once a command with --json has ended: an error of it is all that standard error holds.
-_held: list[str] = []
-
-
 def keep_quiet(quiet: bool) -> None:
-    """Let :func:`say` and progress bars print nothing, or print again."""
+    """Switch messages and progress off, or on again."""
     global _silent
     _silent = quiet
     _held.clear()
 
 
 def say(message: str) -> None:
-    """Tell the data holder something on standard error: never with --quiet, and at the end of a command with --json."""
+    """Print a message on standard error: never with --quiet, and at the end of a command with --json."""
     if _silent:
         return
     if json_asked():
@@ -66,25 +60,34 @@ def say(message: str) -> None:
 
 
 def say_held() -> None:
-    """Print what a command with --json had to say, which ended without an error."""
+    """Print the messages of a command with --json that ended without an error."""
     for message in _held:
         print(message, file=sys.stderr)
     _held.clear()
 
 
 def table(columns: list[str], rows: list[list[str]], *, title: str | None = None) -> None:
-    """Print a table; the first column is text, the others align right."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    """Print a table; the first column is text and aligns left, the others align right."""
+    if title is not None:
+        print(title)
+    cells = [columns, *([_printable(cell) for cell in row] for row in rows)]
+    widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
+    line = "─" if (sys.stdout.encoding or "utf").lower().startswith("utf") else "-"
+    rule = [line * width for width in widths]
+    for row in (cells[0], rule, *cells[1:]):
+        space = [" " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
+        rest = (gap + cell for gap, cell in zip(space[1:], row[1:], strict=True))
+        print("  ".join([row[0] + space[0], *rest]).rstrip())
 
-    drawn = Table(title=title, title_justify="left")
-    for i, column in enumerate(columns):
-        drawn.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
-    for row in rows:
-        drawn.add_row(*(Text(cell) for cell in row))
-    width = None if sys.stdout.isatty() else 120
-    Console(width=width).print(drawn)
+
+def _printable(text: str) -> str:
+    """Escape line breaks and control characters, which a key may hold and a terminal would obey."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def _width(text: str) -> int:
+    """Return the number of a terminal's cells that a text takes."""
+    return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text)
 
 
 def print_estimates(estimates: Estimates, guarantee: Guarantee, *, as_json: bool) -> None:
@@ -100,12 +103,16 @@ def print_estimates(estimates: Estimates, guarantee: Guarantee, *, as_json: bool
             }
         )
         return
-    _print_table(estimates)
+    percent = f"{estimates.confidence:.4g}".replace("0.", "") if estimates.confidence < 1 else "100"
+    table(
+        ["key", estimates.heading, f"{percent}% low", f"{percent}% high"],
+        [[str(key), *map(number_text, numbers)] for key, *numbers in estimates.rows()],
+    )
     beside(estimates, guarantee)
 
 
 def beside(estimates: Estimates, guarantee: Guarantee) -> None:
-    """Say what goes with an answer: its note, what it counts, and the guarantee."""
+    """Print the note of an answer, what it counts, and its guarantee."""
     if estimates.note:
         say(in_options(estimates.note[:1].upper() + estimates.note[1:]))
     if estimates.counts is not None:
@@ -113,19 +120,8 @@ def beside(estimates: Estimates, guarantee: Guarantee) -> None:
     say(f"Guarantee: {guarantee}")
 
 
-def _print_table(estimates: Estimates) -> None:
-    percent = f"{estimates.confidence:.4g}".replace("0.", "") if estimates.confidence < 1 else "100"
-    table(
-        ["key", estimates.heading, f"{percent}% low", f"{percent}% high"],
-        [
-            [str(key), number_text(value), number_text(low), number_text(high)]
-            for key, value, low, high in estimates.rows()
-        ],
-    )
-
-
 def print_names(names: list[Any], guarantee: Guarantee, *, as_json: bool) -> None:
-    """Print names of keys one a line, and the guarantee they come with."""
+    """Print names of keys, one per line, and the guarantee they come with."""
     if as_json:
         print_json({"names": names, "guarantee": guarantee.to_json()})
         return
@@ -137,19 +133,24 @@ def print_names(names: list[Any], guarantee: Guarantee, *, as_json: bool) -> Non
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[Progress], None] | None]:
-    """Draw a bar on standard error while records are read, if it is a terminal."""
+    """Show on standard error how far a command has come, if that is a terminal."""
     if _silent or json_asked() or not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    began = time.monotonic()
+    drawn = 0.0
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda state: bar.update(task, completed=state.done, total=state.total)
+    def draw(state: Progress) -> None:
+        nonlocal drawn
+        now = time.monotonic()
+        if now - drawn < _REDRAWN:
+            return
+        drawn = now
+        done = f"{state.done / state.total:.0%}" if state.total else f"{state.done:,} {state.unit}"
+        print(f"\r{what}: {done}, {now - began:.0f} s".ljust(60), end="", file=sys.stderr, flush=True)
+
+    try:
+        yield draw
+    finally:
+        if drawn:
+            print("\r".ljust(60), end="\r", file=sys.stderr, flush=True)

@@ -16,16 +16,20 @@ import numpy as np
 
 from dpsketch.cli.delivery import deliver, room_of
 from dpsketch.cli.exits import about_data
-from dpsketch.cli.options import BudgetOptions, Engine, SketchFlags, Target, read_lines
+from dpsketch.cli.notices import planned, tell
+from dpsketch.cli.options import read_lines
+from dpsketch.cli.output import print_json, progress_bar, say
+from dpsketch.cli.recipes import SketchOptions, sources_of, wanted
 from dpsketch.cli.spool import Spool
 from dpsketch.errors import BudgetExceeded, InvalidInput
 from dpsketch.privacy import Cost
 from dpsketch.sketches.kinds import KINDS
 
 if TYPE_CHECKING:
-    from dpsketch.sources import Batch, Columns, Progress
+    from dpsketch.cli.budget import BudgetOptions, Target
+    from dpsketch.sources import Batch, Progress
 
-__all__ = ["Parts", "refuse_unfit", "refuse_unpayable", "release_parts", "route"]
+__all__ = ["Parts", "run_parts"]
 
 _PLACE = "{part}"
 
@@ -49,8 +53,18 @@ class Parts:
     output: str
 
     @classmethod
-    def read(cls, column: str, listed: Path | None, output: Path) -> Parts:
-        """Read the list of names, one a line."""
+    def read(
+        cls, column: str | None, listed: Path | None, output: Path, flags: SketchOptions, budget: BudgetOptions
+    ) -> Parts:
+        """Read the list of names, one per line; refuse what cannot be divided by a column of its records."""
+        if column is None:
+            raise InvalidInput("--parts lists the parts of --part-by COLUMN: say that as well.")
+        if budget.part is not None:
+            raise InvalidInput("--part and --part-by contradict each other.")
+        if flags.user is not None:
+            raise InvalidInput("--part-by divides records. Users may be in several parts: run one --part at a time.")
+        if flags.engine != "here":
+            raise InvalidInput("--part-by reads here: leave --engine out, or run one --part at a time.")
         if listed is None:
             raise InvalidInput(
                 "--part-by needs --parts FILE: parts are named by a public list, not by the records. Where nobody "
@@ -69,17 +83,48 @@ class Parts:
         return Path(self.output.replace(_PLACE, name)) if _PLACE in self.output else Path(self.output) / f"{name}.dps"
 
 
-def refuse_unfit(sketch: Any, flags: SketchFlags) -> None:
-    """Refuse what cannot be divided by a column of its records."""
-    if flags.user is not None:
-        raise InvalidInput("--part-by divides records. Users may be in several parts: run one --part at a time.")
-    if flags.engine is not Engine.HERE:
-        raise InvalidInput("--part-by reads here: leave --engine out, or run one --part at a time.")
-    if KINDS[sketch.kind].released_once:
-        raise InvalidInput(f"each {sketch.kind} has a secret of its own: run one --part at a time.")
+def run_parts(
+    sketch: Any, parts: Parts, flags: SketchOptions, budget: BudgetOptions, target: Target, *, overwrite: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Take the room of all files, fill a sketch for each part in one pass, and release one after the other."""
+    kind = KINDS[sketch.kind]
+    plan = planned(sketch, budget, budget.arguments(kind, sketch.spec, flags.key_type))
+    _refuse_unpayable(parts, target, plan.guarantee.costs, sketch.spec.unit)
+    with ExitStack() as places:
+        spools = {}
+        for name in parts.names:
+            parts.file(name).parent.mkdir(parents=True, exist_ok=True)
+            spools[name] = places.enter_context(Spool.reserve(parts.file(name), overwrite=overwrite))
+            spools[name].make_room(room_of(sketch))
+        sketches = {name: sketch.empty_like() for name in parts.names}
+        with progress_bar("reading") as progress:
+            read, outside = _route(sketches, flags, parts.column, sketch, progress)
+        left = f", {outside:,} of them in no part that {len(parts.names)} names list" if outside else ""
+        say(f"Read {read:,} records{left}. (For your eyes: these numbers are not private.)")
+        made = {
+            name: deliver(
+                each,
+                budget,
+                target if target.ledger is None else replace(target, part=name),
+                spools[name],
+                columns=flags.named_columns,
+                options=budget.arguments(kind, each.spec, flags.key_type),
+            )
+            for name, each in sketches.items()
+        }
+    if as_json:
+        target.remember()
+        files = {name: str(parts.file(name)) for name in made}
+        charges = {name: None if each.charge is None else each.charge.to_json() for name, each in made.items()}
+        print_json({"outputs": files, "guarantee": plan.guarantee.to_json(), "charges": charges})
+        return
+    first = next(iter(made))
+    tell(made[first], target, parts.file(first), False, made[first].charge)
+    say(f"Wrote {len(made)} releases of {len(made)} parts, the first as {parts.file(first)}.")
 
 
-def refuse_unpayable(parts: Parts, target: Target, costs: Sequence[Cost], unit: Any) -> None:
+def _refuse_unpayable(parts: Parts, target: Target, costs: Sequence[Cost], unit: Any) -> None:
     """Refuse before anything is read if some part cannot be paid for."""
     if target.ledger is None or target.dataset is None:
         return
@@ -89,23 +134,22 @@ def refuse_unpayable(parts: Parts, target: Target, costs: Sequence[Cost], unit: 
             raise BudgetExceeded(preview.words)
 
 
-def route(
+def _route(
     sketches: dict[str, Any],
-    flags: SketchFlags,
-    columns: Columns,
+    flags: SketchOptions,
     column: str,
+    sketch: Any,
     progress: Callable[[Progress], None] | None,
 ) -> tuple[int, int]:
     """Add every record to the sketch of its part; return how many were read, and how many are in no part."""
-    from dpsketch.cli.recipes import sources_of
     from dpsketch.sketches.feed import add_batch
     from dpsketch.sources import open_source
 
     names = list(sketches)
     read = outside = 0
     # A part's name is read as a user's is: never null, and a record without one is left out.
-    wanted = replace(columns, user=column)
-    for batch in open_source(sources_of(flags), wanted, stdin_format=flags.stdin_format.value, progress=progress):
+    columns = replace(wanted(flags, sketch), user=column)
+    for batch in open_source(sources_of(flags), columns, stdin_format=flags.stdin_format, progress=progress):
         read += batch.rows + batch.skipped
         outside += batch.skipped
         for name, share in zip([*names, None], _divided(batch, names), strict=True):
@@ -132,54 +176,11 @@ def _divided(batch: Batch, names: list[str]) -> list[Batch]:
     codes = np.asarray(pc.fill_null(found, len(names)))
     order = np.argsort(codes, kind="stable")
     ends = np.searchsorted(codes[order], np.arange(len(names) + 1), side="right").tolist()
-    key = None if batch.key is None else batch.key.take(pa.array(order))
-    weight, count = (None if each is None else each.take(pa.array(order)) for each in (batch.weight, batch.count))
-    points = tuple(each.take(pa.array(order)) for each in batch.points)
-
-    def share(start: int, end: int) -> Batch:
-        size = end - start
-        return replace(
-            batch,
-            key=None if key is None else key.slice(start, size),
-            user=None,
-            weight=None if weight is None else weight.slice(start, size),
-            count=None if count is None else count.slice(start, size),
-            points=tuple(each.slice(start, size) for each in points),
-            rows=size,
-            skipped=0,
-        )
-
-    return [share(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    return [_picked(batch, pa.array(order[start:end])) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-def release_parts(
-    sketch: Any,
-    parts: Parts,
-    budget: BudgetOptions,
-    target: Target,
-    *,
-    overwrite: bool,
-    fill: Callable[[dict[str, Any]], None],
-    arguments: Callable[[Any], dict[str, Any]],
-    columns: str,
-) -> dict[str, Any]:
-    """Take the room of all files, fill a sketch for each part, and release one after the other."""
-    with ExitStack() as places:
-        spools = {}
-        for name in parts.names:
-            parts.file(name).parent.mkdir(parents=True, exist_ok=True)
-            spools[name] = places.enter_context(Spool.reserve(parts.file(name), overwrite=overwrite))
-            spools[name].make_room(room_of(sketch))
-        sketches = {name: sketch.empty_like() for name in parts.names}
-        fill(sketches)
-        return {
-            name: deliver(
-                each,
-                budget,
-                target if target.ledger is None else replace(target, part=name),
-                spools[name],
-                columns=columns,
-                options=arguments(each),
-            )
-            for name, each in sketches.items()
-        }
+def _picked(batch: Batch, rows: Any) -> Batch:
+    """Return the rows of a batch at the given places, without the names of parts."""
+    key, weight, count = (None if each is None else each.take(rows) for each in (batch.key, batch.weight, batch.count))
+    points = tuple(each.take(rows) for each in batch.points)
+    return replace(batch, key=key, user=None, weight=weight, count=count, points=points, rows=len(rows), skipped=0)

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from dpsketch.cli.options import JsonOption, RelationName, kind_argument, unit_from, whole
+from dpsketch.cli.options import (
+    FILE,
+    WHOLE,
+    argument,
+    command,
+    flag_of,
+    json_option,
+    neighbours_option,
+    option,
+    unit_from,
+)
 from dpsketch.cli.output import print_json, say, table
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import number_text, typed_number
@@ -16,79 +26,60 @@ from dpsketch.sketches.kinds import KINDS
 
 if TYPE_CHECKING:
     from dpsketch.plan import Amount, Comparison, Guess, Proposal
-    from dpsketch.privacy import Unit
+    from dpsketch.privacy import Neighbours, Unit
 
 __all__ = ["plan"]
 
 _ASSUMED_DELTA = 1e-6
 
 
+def _planned(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
+    """Complete the name of a kind that can be planned."""
+    return [kind.name for kind in KINDS.values() if kind.planned and kind.name.startswith(begun)]
+
+
+@command()
+@argument("kind", "[KIND]", "Kind of sketch to plan.", required=False, shell_complete=_planned)
+@option("--records", type=float, required=True, help="Public guess of the number of records.")
+@option("--question", help="Question to compare kinds for, instead of KIND: keys (which are there, and how often).")
+@option("--epsilon", "-e", type=float, help="Privacy parameter ε of the release.")
+@option("--delta", "-d", type=float, help="Privacy parameter δ of the release; 0 is pure privacy.")
+@option("--rho", type=float, help="Privacy parameter ρ (zero-concentrated), instead of ε and δ.")
+@option("--keys", type=WHOLE, default=10_000, help="Public guess of the number of distinct keys.")
+@option("--skew", type=float, default=1.0, help="Public guess of the skew: the i-th key has a share of i^-skew.")
+@option("--users", type=float, help="Public guess of the number of users; the plan then protects users.")
+@option("--target-error", type=float, help="Wanted error, in records. By default as small as fits.")
+@option("--memory", type=WHOLE, help="Maximum number of bytes. By default 4 MiB, or what the keys take.")
+@option("--max-keys", type=int, help="Maximum number of distinct keys per user; the plan then protects users.")
+@option("--max-weight", type=float, default=1.0, help="Largest weight of a record.")
+@neighbours_option
+@option("--listed", is_flag=True, help="Statement that a public list of all keys will be given (histogram).")
+@option("--threshold", type=float, help="Smallest count to be asked for (heavy).")
+@option("--key-bits", type=int, help="Length of integer keys in bits (heavy).")
+@option("--key-bytes", type=int, help="Length of text keys in bytes (heavy).")
+@option("--p", type=float, help="Exponent (moment).")
+@option("--dim", type=int, default=2, help="Number of coordinates (density).")
+@option("--similarity", type=float, default=0.1, help="Public guess of the mean kernel value (density).")
+@option("--bits", type=int, default=32, help="Size of the domain: values lie in [start, start + 2^bits) (ranges).")
+@option("--start", type=int, default=0, help="Smallest value of the domain (ranges).")
+@option("--quantiles", help="Only quantiles to answer, as in 0.5,0.9 (ranges).")
+@option("--bounds", type=FILE, help="Picture to draw error against --max-keys into, for --users (histogram).")
+@option("--spread", type=float, default=1.0, help="Standard deviation of the log of users' numbers of keys (--bounds).")
+@json_option
 def plan(
-    records: Annotated[float, typer.Option("--records", help="A public guess: how many records.")],
-    kind: Annotated[str | None, kind_argument(lambda kind: kind.planned, "Which sketch")] = None,
-    question: Annotated[
-        str | None,
-        typer.Option("--question", help="Instead of a sketch: compare all that answer this. keys: which, how often."),
-    ] = None,
-    epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="Privacy: ε of the release.")] = None,
-    delta: Annotated[float | None, typer.Option("--delta", "-d", help="Privacy: δ of the release; 0 is pure.")] = None,
-    rho: Annotated[float | None, typer.Option("--rho", help="Privacy: ρ (zero-concentrated) instead.")] = None,
-    keys: Annotated[
-        int, typer.Option("--keys", parser=whole, metavar="INTEGER", help="A public guess: how many distinct keys.")
-    ] = 10_000,
-    skew: Annotated[float, typer.Option("--skew", help="A public guess: the i-th key has a share of i^-skew.")] = 1.0,
-    users: Annotated[
-        float | None, typer.Option("--users", help="A public guess: how many users the records are of. Protects users.")
-    ] = None,
-    listed: Annotated[
-        bool, typer.Option("--listed", help="histogram, --question keys: a public list of all keys will be given.")
-    ] = False,
-    target_error: Annotated[
-        float | None, typer.Option("--target-error", help="The wanted error, in records. Default: as small as fits.")
-    ] = None,
-    memory: Annotated[
-        int | None,
-        typer.Option(
-            "--memory",
-            parser=whole,
-            metavar="INTEGER",
-            help="The most bytes it may take. Default: 4 MiB, or its keys'.",
-        ),
-    ] = None,
-    max_keys: Annotated[int | None, typer.Option("--max-keys", help="Protect users, of so many keys each.")] = None,
-    max_weight: Annotated[float, typer.Option("--max-weight", help="Largest weight of a record.")] = 1,
-    neighbours: Annotated[RelationName, typer.Option("--neighbours", help="What one unit's presence means.")] = (
-        RelationName.ADD_REMOVE
-    ),
-    threshold: Annotated[float | None, typer.Option("--threshold", help="heavy: what will be asked for.")] = None,
-    key_bits: Annotated[int | None, typer.Option("--key-bits", help="heavy: integer keys below 2^bits.")] = None,
-    key_bytes: Annotated[int | None, typer.Option("--key-bytes", help="heavy: text keys of so many bytes.")] = None,
-    p: Annotated[float | None, typer.Option("--p", help="moment: the exponent.")] = None,
-    dim: Annotated[int, typer.Option("--dim", help="density: the number of coordinates.")] = 2,
-    similarity: Annotated[float, typer.Option("--similarity", help="density: mean kernel value, a guess.")] = 0.1,
-    bits: Annotated[int, typer.Option("--bits", help="ranges: values lie in [start, start + 2^bits).")] = 32,
-    start: Annotated[int, typer.Option("--start", help="ranges: the smallest value.")] = 0,
-    quantiles: Annotated[
-        str | None, typer.Option("--quantiles", help="ranges: all that will be asked, as in 0.5,0.9.")
-    ] = None,
-    bounds: Annotated[
-        Path | None,
-        typer.Option("--bounds", help="histogram: draw error against --max-keys, for --users, into this picture."),
-    ] = None,
-    spread: Annotated[
-        float, typer.Option("--spread", help="--bounds: standard deviation of the log of users' numbers of keys.")
-    ] = 1.0,
-    as_json: JsonOption = False,
-) -> None:
-    """Propose a shape for a wanted error, with predicted error, memory and time. Reads and spends nothing.
+    kind: str | None, records: float, question: str | None, epsilon: float | None, delta: float | None,
+    rho: float | None, keys: int, skew: float, users: float | None, max_keys: int | None, max_weight: float,
+    neighbours: Neighbours, quantiles: str | None, bounds: Path | None, spread: float, as_json: bool, **shape: Any,
+) -> None:  # fmt: skip
+    """Propose a sketch for a wanted error, and predict its cost. Nothing is read or spent.
 
     With --question all sketches that answer it are compared, and the best is proposed.
     """
+    from dpsketch.cli.kinds import listed_shares
     from dpsketch.plan import Amount, Guess, compare, propose
-    from dpsketch.sketches.ranges.command import listed_shares
 
     if (kind is None) == (question is None):
-        raise typer.BadParameter("say which sketch to plan, or which --question to compare sketches for.")
+        raise click.UsageError("Say which kind to plan, or which --question to compare kinds for.")
     guess = Guess(records, keys, skew, users)
     if bounds is not None and users is not None:
         max_keys = 1  # all bounds are looked at
@@ -98,7 +89,7 @@ def plan(
     unit = unit_from(None if max_keys is None else "user", max_keys, max_weight, neighbours)
     if epsilon is not None and delta is None:
         # A plan spends nothing, so it may assume; the command that it proposes states the δ.
-        delta = 0.0 if kind is not None and KINDS[kind].pure else _ASSUMED_DELTA
+        delta = 0.0 if kind in KINDS and KINDS[kind].pure else _ASSUMED_DELTA
         say(f"Assuming --delta {typed_number(delta)}; say another, or 0 for pure privacy.")
     amount = Amount(unit, epsilon, delta, rho)
     if bounds is not None:
@@ -107,35 +98,17 @@ def plan(
         _draw_bounds(amount, guess, spread, bounds, as_json)
         return
     if question is not None:
-        if target_error is not None:
+        if shape.pop("target_error") is not None:
             raise InvalidInput("--question compares what each sketch can reach: leave --target-error out.")
-        compared = compare(
-            question, amount, guess, listed=listed, memory=memory, threshold=threshold, key_bits=key_bits,
-            key_bytes=key_bytes,
-        )  # fmt: skip
+        asked = {name: shape[name] for name in ("listed", "memory", "threshold", "key_bits", "key_bytes")}
+        compared = compare(question, amount, guess, **asked)
         if as_json:
             print_json({**compared.to_json(), "command": _whole_command(compared.best, unit)})
         else:
             _print_comparison(compared, guess, unit)
         return
     assert kind is not None
-    found = propose(
-        kind,
-        amount,
-        guess,
-        target_error=target_error,
-        memory=memory,
-        threshold=threshold,
-        key_bits=key_bits,
-        key_bytes=key_bytes,
-        p=p,
-        dim=dim,
-        similarity=similarity,
-        bits=bits,
-        start=start,
-        listed=listed,
-        quantiles=None if quantiles is None else listed_shares(quantiles),
-    )
+    found = propose(kind, amount, guess, **shape, quantiles=None if quantiles is None else listed_shares(quantiles))
     if as_json:
         print_json(found.to_json())
         return
@@ -163,10 +136,10 @@ def _command(found: Proposal, unit: Unit) -> str:
         parts.append(f"--user COLUMN --max-keys {unit.max_keys}")
     if unit.max_weight != 1:
         parts.append(f"--weight COLUMN --max-weight {typed_number(unit.max_weight)}")
-    if unit.neighbours != RelationName.ADD_REMOVE.value:
+    if unit.neighbours != "add_remove":
         parts.append(f"--neighbours {unit.neighbours}")
     for name, value in found.shape.items():
-        parts.append(f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}"))
+        parts.append(flag_of(name) + ("" if value is True else f" {value}"))
     amounts = (("epsilon", found.budget["epsilon"]), ("delta", found.budget["delta"]), ("rho", found.budget["rho"]))
     parts += [f"--{name} {typed_number(value)}" for name, value in amounts if value is not None]
     if found.needs_list:

@@ -1,77 +1,129 @@
-"""Commands that ask a release: query, top, inspect, plot."""
+"""Commands that ask releases: query, top, inspect, plot; and about two of them: compare, add, subtract."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import typer
-
-from dpsketch.cli.forms import Forms
-from dpsketch.cli.options import JsonOption, KeyKind, OutputOption, read_lines, with_groups
-from dpsketch.cli.output import print_json, print_names, progress_bar, say
+from dpsketch.cli.delivery import save
+from dpsketch.cli.options import (
+    FILE,
+    argument,
+    command,
+    gather,
+    given,
+    json_option,
+    one_of,
+    option,
+    options_of,
+    output_option,
+    overwrite_option,
+    read_lines,
+)
+from dpsketch.cli.output import beside, print_estimates, print_json, print_names, progress_bar, say
+from dpsketch.cli.spool import Spool
 from dpsketch.errors import InvalidInput
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
+    from dpsketch.privacy import Guarantee
     from dpsketch.release import Release
+    from dpsketch.results import Estimates
     from dpsketch.sources.values import Progress
 
-__all__ = ["Confidence", "ReleaseFile", "inspect", "plot", "query", "top"]
+__all__ = [
+    "Forms", "add", "compare", "confidence_option", "inspect", "keys_from_option", "plot", "query", "subtract", "top",
+]  # fmt: skip
 
 _SHOWN = 20
 
-ReleaseFile = Annotated[Path, typer.Argument(metavar="FILE", help="A released .dps file.")]
-Confidence = Annotated[float, typer.Option("--confidence", help="Coverage of the intervals.")]
-KeyTypeOption = Annotated[
-    KeyKind | None,
-    typer.Option("--key-type", help="Read keys as int or text, where the release does not say; text by default."),
-]
-DecodeOption = Annotated[
-    bool, typer.Option("--decode", help="counts, heavy: estimate all keys given together, which is more accurate.")
-]
-EstimatorOption = Annotated[
-    str | None, typer.Option("--estimator", help="counts: robust, median or mean; density: density or sum.")
-]
+confidence_option = option("--confidence", type=float, default=0.95, help="Coverage of the intervals.")
+keys_from_option = option("--keys-from", type=FILE, help="File with one key per line.")
+_release_file = argument("file", "FILE", "Released .dps file.", type=FILE)
+_keys = argument("keys", "KEY…", "Keys to look up; of a density points (x,y); of ranges low:high or 50%.", nargs=-1)
+_key_type = option(
+    "--key-type", type=one_of(Literal["text", "int"]),
+    help="Type of the keys, where the release does not say it; text by default.",
+)  # fmt: skip
+_decode = option(
+    "--decode", "decoded", is_flag=True,
+    help="Joint estimate of all given keys, which is more accurate (counts and heavy).",
+)  # fmt: skip
+_days = option("--days", help="Days of a series, as in 8:14, counted from 1; all by default.")
+_curve = option("--curve", help="Curve over the days of a series: running totals (total), or sums of days (7).")
 
 
-DaysOption = Annotated[
-    str | None, typer.Option("--days", help="Of published days: which of them, as in 8:14, counted from 1; all if not.")
-]
-CurveOption = Annotated[
-    str | None,
-    typer.Option("--curve", help="Of published days: over time, by running totals (total) or sums of days (7)."),
-]
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """The form in which an answer is printed: a table, JSON, CSV, Markdown, or a Parquet file."""
+
+    as_json: bool = given("JSON output, for programs.", "--json", group="Output", default=False)
+    as_csv: bool = given(
+        "CSV, one row per key; a compound key has its columns.", "--csv", group="Output", default=False
+    )
+    as_markdown: bool = given("Table in Markdown.", "--markdown", group="Output", default=False)
+    parquet: Path | None = given("Parquet file to write the answer to.", group="Output")
+
+    def check(self) -> None:
+        """Refuse two forms of one answer."""
+        if self.as_json + self.as_csv + self.as_markdown + (self.parquet is not None) > 1:
+            raise InvalidInput("--json, --csv, --markdown and --parquet are forms of one answer: choose one.")
+
+    def show(self, found: Estimates, guarantee: Guarantee, key_columns: Sequence[str]) -> None:
+        """Print the answer on standard output, or write it; except in JSON, what goes with it on standard error."""
+        text = None
+        if self.as_csv:
+            text = found.to_csv(key_columns=key_columns)
+        elif self.as_markdown:
+            text = found.to_markdown(key_columns=key_columns)
+        elif self.parquet is not None:
+            self._write(found, guarantee, key_columns)
+            text = ""
+        if text is None:
+            print_estimates(found, guarantee, as_json=self.as_json)
+            return
+        sys.stdout.write(text)
+        beside(found, guarantee)
+        if self.parquet is not None:
+            say(f"Wrote {self.parquet}.")
+
+    def _write(self, found: Estimates, guarantee: Guarantee, key_columns: Sequence[str]) -> None:
+        import pyarrow.parquet
+
+        table = found.to_arrow(key_columns=key_columns)
+        said = {**(table.schema.metadata or {}), "guarantee": str(guarantee)}
+        pyarrow.parquet.write_table(table.replace_schema_metadata(said), self.parquet)
 
 
-@with_groups(forms=Forms)
+@command(params=options_of(Forms))
+@_release_file
+@_keys
+@keys_from_option
+@confidence_option
+@option("--estimator", help="Estimator: robust, median or mean for counts; density or sum for a density.")
+@_key_type
+@_decode
+@_days
+@_curve
 def query(
-    forms: Forms,
-    file: ReleaseFile,
-    keys: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY…", help="Keys to look up; of a density points (x,y); of ranges low:high or 50%."),
-    ] = None,
-    keys_from: Annotated[Path | None, typer.Option("--keys-from", help="A file with one key a line.")] = None,
-    confidence: Confidence = 0.95,
-    estimator: EstimatorOption = None,
-    key_type: KeyTypeOption = None,
-    decoded: DecodeOption = False,
-    days: DaysOption = None,
-    curve: CurveOption = None,
-) -> None:
-    """Ask a release: estimates with intervals, and the guarantee they come with.
+    file: Path, keys: tuple[str, ...], keys_from: Path | None, confidence: float, estimator: str | None,
+    key_type: KeyType | None, decoded: bool, days: str | None, curve: str | None, **values: Any,
+) -> None:  # fmt: skip
+    """Ask a release: estimates with intervals, and the guarantee.
 
-    What begins with a minus is taken for an option, unless -- stands before it: dpsketch query FILE -- -20:0
+    A key that begins with a minus is taken for an option, unless -- stands before it: dpsketch query FILE -- -20:0
     """
     from dpsketch.answers import answer, decode
     from dpsketch.kinds import load
 
+    forms = gather(Forms, values)
     forms.check()
     release = _within(load(file), days)
-    asked = list(keys or []) + (read_lines(keys_from) if keys_from is not None else [])
+    asked = list(keys) + (read_lines(keys_from) if keys_from is not None else [])
     stated = _stated(key_type, release)
     if curve is not None:
         if len(asked) != 1 or decoded or estimator is not None:
@@ -91,29 +143,27 @@ def query(
     forms.show(found, release.guarantee, release.key_columns)
 
 
-@with_groups(forms=Forms)
+@command(params=options_of(Forms))
+@_release_file
+@option("-n", "--number", "n", type=int, help="Number of keys. By default 20, or all that pass --threshold.")
+@option("--candidates", type=FILE, help="File with one candidate key per line.")
+@option("--threshold", type=float, help="Smallest estimate to list.")
+@confidence_option
+@_key_type
+@_decode
+@_days
 def top(
-    forms: Forms,
-    file: ReleaseFile,
-    n: Annotated[
-        int | None, typer.Option("-n", "--number", help="How many keys. Default: 20, or all that pass --threshold.")
-    ] = None,
-    candidates: Annotated[
-        Path | None, typer.Option("--candidates", help="A file with one candidate key a line.")
-    ] = None,
-    threshold: Annotated[float | None, typer.Option("--threshold", help="Only keys estimated at this or more.")] = None,
-    confidence: Confidence = 0.95,
-    key_type: KeyTypeOption = None,
-    decoded: DecodeOption = False,
-    days: DaysOption = None,
-) -> None:
-    """List the most frequent keys, with intervals that hold for all of them at once.
+    file: Path, n: int | None, candidates: Path | None, threshold: float | None, confidence: float,
+    key_type: KeyType | None, decoded: bool, days: str | None, **values: Any,
+) -> None:  # fmt: skip
+    """List the most frequent keys, with intervals that hold jointly.
 
     Of a release that has names and no counts, all names are listed, in their own order.
     """
     from dpsketch import answers
     from dpsketch.kinds import load
 
+    forms = gather(Forms, values)
     forms.check()
     release = _total(_within(load(file), days))
     if (names := release.bare_names) is not None:
@@ -144,11 +194,11 @@ def _steps(
     return lambda done, most: bar(Progress(done, most, unit))
 
 
-def inspect(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .dps or .sketch file.")],
-    as_json: JsonOption = False,
-) -> None:
-    """Say what a file is and what it promises. Of a sensitive file only its spec is shown."""
+@command()
+@argument("file", "FILE", "Release or sketch (.dps, .sketch).", type=FILE)
+@json_option
+def inspect(file: Path, as_json: bool) -> None:
+    """Describe a file and what it promises. Of a sensitive file only its spec is shown."""
     from dpsketch import files
     from dpsketch.answers import describe
     from dpsketch.kinds import KINDS, load
@@ -178,18 +228,19 @@ def inspect(
         say("This file is sensitive: it may not be published. `dpsketch release` makes what may.")
 
 
+@command()
+@_release_file
+@output_option
+@option("--candidates", type=FILE, help="File with one key per line; the largest of them are drawn.")
+@option("-n", "--number", "n", type=int, default=20, help="Number of keys to draw.")
+@_key_type
+@option("--key", help="Key to follow over time, with --curve.")
+@_curve
 def plot(
-    file: ReleaseFile,
-    output: OutputOption,
-    candidates: Annotated[
-        Path | None, typer.Option("--candidates", help="A file with one key a line: draw the largest of them.")
-    ] = None,
-    n: Annotated[int, typer.Option("-n", "--number", help="How many keys to draw.")] = 20,
-    key_type: KeyTypeOption = None,
-    key: Annotated[str | None, typer.Option("--key", help="With --curve: what to follow over time.")] = None,
-    curve: CurveOption = None,
-) -> None:
-    """Draw a release as a picture (PNG, SVG or PDF by the file's ending)."""
+    file: Path, output: Path, candidates: Path | None, n: int, key_type: KeyType | None, key: str | None,
+    curve: str | None,
+) -> None:  # fmt: skip
+    """Draw a release as a picture. The ending of the file says whether it is PNG, SVG or PDF."""
     from dpsketch import plots
     from dpsketch.kinds import load
     from dpsketch.release import typed_keys
@@ -240,10 +291,76 @@ def _window(curve: str) -> int | None:
     return int(curve)
 
 
-def _stated(key_type: KeyKind | None, release: Release) -> KeyType | None:
+def _stated(key_type: KeyType | None, release: Release) -> KeyType | None:
     """Read --key-type, and say so where keys are taken for text because nobody said what they are."""
-    if key_type is not None:
-        return key_type.value
-    if release.takes_either_key:
+    if key_type is None and release.takes_either_key:
         say("Note: this release does not say what its keys are. They are read as text; --key-type int reads integers.")
-    return None
+    return key_type
+
+
+_first = argument("first", "A", "Released .dps file.", type=FILE)
+_second = argument("second", "B", "Another released .dps file.", type=FILE)
+
+
+@command(params=options_of(Forms))
+@_first
+@_second
+@argument("keys", "KEY…", "Keys to compare; by default all that two histograms name.", nargs=-1)
+@keys_from_option
+@confidence_option
+@_key_type
+def compare(
+    first: Path, second: Path, keys: tuple[str, ...], keys_from: Path | None, confidence: float,
+    key_type: KeyType | None, **values: Any,
+) -> None:  # fmt: skip
+    """Show what changed from A to B, with intervals for the differences.
+
+    Both are asked the same. The largest changes come first where no keys were named. The interval covers the error of
+    the two releases only: this is no significance test.
+    """
+    from dpsketch.answers import compare as compared
+    from dpsketch.kinds import load
+
+    forms = gather(Forms, values)
+    forms.check()
+    one, other = load(first), load(second)
+    asked = [*keys, *(read_lines(keys_from) if keys_from is not None else ())]
+    found, guarantee = compared(one, other, asked, confidence, key_type)
+    forms.show(found, guarantee, one.key_columns)
+
+
+@command()
+@_first
+@_second
+@output_option
+@overwrite_option
+def add(first: Path, second: Path, output: Path, overwrite: bool) -> None:
+    """Add two releases over different records. Nothing is read or charged."""
+    _combine(first, second, output, overwrite, 1)
+
+
+@command()
+@_first
+@_second
+@output_option
+@overwrite_option
+def subtract(first: Path, second: Path, output: Path, overwrite: bool) -> None:
+    """Subtract release B from release A. Nothing is read or charged."""
+    _combine(first, second, output, overwrite, -1)
+
+
+def _combine(first: Path, second: Path, output: Path, overwrite: bool, sign: int) -> None:
+    from dpsketch import files
+    from dpsketch.kinds import load
+
+    one: Any = load(first)
+    other: Any = load(second)
+    if not (hasattr(one, "__add__") and type(one) is type(other)):
+        raise InvalidInput(
+            "only two releases of counts add up to one, as they are linear. `dpsketch compare A B` tells how two "
+            "others differ; their records together need a sketch of both (dpsketch merge)."
+        )
+    together = one + other if sign > 0 else one - other
+    with Spool.reserve(output, overwrite=overwrite) as spool:
+        save(spool, files.encode(together.to_document()), sensitive=False)
+    say(f"Wrote {output}. Guarantee: {together.guarantee}")

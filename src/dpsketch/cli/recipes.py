@@ -1,31 +1,73 @@
-"""How the command line makes a sketch, as its kind's row says, and feeds it."""
+"""From the options to a sketch that has counted the records: which sketch, which columns, which sources."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, Literal
 
-import typer
+import click
 
-from dpsketch.cli.columns import computed_parts, key_parts
 from dpsketch.cli.exits import about_data
-from dpsketch.cli.options import Engine, SketchFlags, refuse_foreign, unit_from
+from dpsketch.cli.kinds import start
+from dpsketch.cli.options import SourceFormat, flag_of, given, unit_from
 from dpsketch.cli.output import say
 from dpsketch.errors import InvalidInput
 from dpsketch.sketches.kinds import KINDS, row_of
-from dpsketch.sketches.specs import with_key_columns
 
 if TYPE_CHECKING:
-    from dpsketch.hashing import KeyType
     from dpsketch.sources import Batch, Columns, Progress, RowExpression, RowQuery
 
-__all__ = ["Reading", "feed", "new_sketch", "sketch_like", "sources_of", "stated_type", "wanted"]
+__all__ = ["Reading", "SketchOptions", "feed", "key_parts", "new_sketch", "sketch_like", "sources_of", "wanted"]
 
-
+_GROUP = "Records"
 _COMPUTED = "--key (computed, as it has parentheses; a column of that name is in double quotes)"
+
+
+@dataclass(frozen=True, slots=True)
+class SketchOptions:
+    """What to read and what to make of it; ``shape`` holds the stated options of the kind."""
+
+    kind: str
+    sources: tuple[str, ...] = ()
+    key: str | None = given(
+        "Column that holds the key; a,b for several as one. SQL with parentheses is computed. A name with a comma or "
+        "parenthesis is in double quotes.",
+        group="Options",
+    )
+    columns: str | None = given("Columns that hold the coordinates, as in x,y.", group="Options")
+    where: str | None = given('SQL condition on the rows to read, as in "distance > 500".', group="Options")
+    user: str | None = given("Column that says whose record it is.", group="Options")
+    max_keys: str | None = given(
+        "Maximum number of distinct keys per user, or auto, which a histogram's release chooses with 5% of ε.",
+        group="Options",
+        metavar="N|auto",
+    )
+    sql: str | None = given("Query instead of SOURCE: SELECT columns FROM 'files' WHERE condition.", group=_GROUP)
+    weight: str | None = given("Column that holds the weight of a record.", group=_GROUP)
+    max_weight: float = given("Largest weight; larger ones are clipped to it.", group=_GROUP, default=1.0)
+    count: str | None = given("Column that says how many equal records a row stands for.", group=_GROUP)
+    key_type: Literal["text", "int"] | None = given(
+        "Type of the keys. Those of CSV and JSON lines are text unless this says int.", group=_GROUP
+    )
+    neighbours: Literal["add_remove", "replace"] = given(
+        "Neighbour relation: a unit is added or removed, or replaced by another.", group=_GROUP, default="add_remove"
+    )
+    stdin_format: SourceFormat = given("Format of standard input (-).", "--format", group=_GROUP, default="csv")
+    engine: Literal["here", "spark"] = given(
+        "Engine that counts: this process, or a Spark cluster (files only).", group=_GROUP, default="here"
+    )
+    master: str | None = given("Cluster of --engine spark: local[*], spark://host:7077, yarn, sc://host.", group=_GROUP)
+    shape: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def named_columns(self) -> str:
+        """The columns that a release is made from, for readers of the ledger."""
+        named = {"key": self.key, "user": self.user, "weight": self.weight, "columns": self.columns}
+        return ", ".join(f"{role} {column}" for role, column in named.items() if column is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,26 +78,27 @@ class Reading:
     skipped: int
 
 
-def new_sketch(flags: SketchFlags, *, fresh_seed: bool = False) -> Any:
+def new_sketch(flags: SketchOptions, *, fresh_seed: bool = False) -> Any:
     """Start an empty sketch as the options say; with a seed drawn for it alone, if they state none and that is asked.
 
-    A seed is public. A fixed one lets partials merge and releases subtract, but the keys that it treats badly are the
-    same for ever.
+    A seed is public. A fixed one lets partials merge and releases subtract, but treats the same keys badly each time.
     """
-    kind = KINDS[flags.kind]
-    given, taken = dict(flags.shape), {option.name for option in kind.options}
-    refuse_foreign(kind, given, kind.options)
+    kind, stated = KINDS[flags.kind], dict(flags.shape)
     unit = unit_from(flags.user, flags.max_keys, flags.max_weight, flags.neighbours)
-    if fresh_seed and "seed" in taken and "seed" not in given:
+    if fresh_seed and any(option.name == "seed" for option in kind.options):
         from dpsketch.seeds import random_seed
 
-        given["seed"] = random_seed()
+        stated.setdefault("seed", random_seed())
     if kind.name == "distinct" and flags.user is None:
         say(_unit_hint(flags.key))
     columns = _coordinates(flags) if kind.reads == "points" else ()
-    sketch = kind.start(unit, given, columns=columns, key_type=stated_type(flags))
+    sketch = start(kind, unit, stated, columns, flags.key_type)
     parts = _parts(flags)
-    return sketch if len(parts) < 2 else type(sketch).from_spec(with_key_columns(sketch.spec, parts))
+    if len(parts) < 2:
+        return sketch
+    from dpsketch.sketches.specs import with_key_columns
+
+    return type(sketch).from_spec(with_key_columns(sketch.spec, parts))
 
 
 def _unit_hint(key: str | None) -> str:
@@ -68,7 +111,7 @@ def _unit_hint(key: str | None) -> str:
     )
 
 
-def sketch_like(path: Path, flags: SketchFlags, *, sensitive: bool) -> Any:
+def sketch_like(path: Path, flags: SketchOptions, *, sensitive: bool) -> Any:
     """Start an empty sketch with the whole spec of another one, or of a release, and refuse options that contradict it.
 
     ``sensitive`` says whether the file may be a sketch. What is released at once must not be like one: a moment's
@@ -79,7 +122,7 @@ def sketch_like(path: Path, flags: SketchFlags, *, sensitive: bool) -> Any:
 
     clashing = [*(() if flags.max_keys is None else ("max_keys",)), *flags.shape]
     if clashing:
-        options = ", ".join("--" + name.replace("_", "-") for name in clashing)
+        options = ", ".join(map(flag_of, clashing))
         raise InvalidInput(f"--like takes the whole spec of another sketch: drop {options}.")
     document = files.read(path, allow_sensitive=True)
     kind = KINDS.get(document.kind)
@@ -98,12 +141,12 @@ def sketch_like(path: Path, flags: SketchFlags, *, sensitive: bool) -> Any:
     return sketch
 
 
-def _refuse_contradictions(spec: Any, flags: SketchFlags) -> None:
+def _refuse_contradictions(spec: Any, flags: SketchOptions) -> None:
     """Refuse options that contradict the spec that is taken."""
-    unit, stated = spec.unit, stated_type(flags)
+    unit, stated = spec.unit, flags.key_type
     if flags.max_weight not in (1, unit.max_weight):
         raise InvalidInput(f"--max-weight contradicts --like, whose sketch clips weights to {unit.max_weight:g}.")
-    if flags.neighbours.value not in ("add_remove", unit.neighbours):
+    if flags.neighbours not in ("add_remove", unit.neighbours):
         raise InvalidInput(f"--neighbours contradicts --like, whose sketch has {unit.neighbours}.")
     if flags.user is not None and unit.level == "record":
         raise InvalidInput("--user contradicts --like, whose sketch protects records.")
@@ -118,23 +161,20 @@ def _refuse_contradictions(spec: Any, flags: SketchFlags) -> None:
         raise InvalidInput(f"--key-type contradicts --like, whose sketch has {fixed} keys.")
 
 
-def feed(sketch: Any, flags: SketchFlags, progress: Callable[[Progress], None] | None) -> Reading:
+def feed(sketch: Any, flags: SketchOptions, progress: Callable[[Progress], None] | None) -> Reading:
     """Add every record of the sources to a sketch."""
     columns = wanted(flags, sketch)
-    if flags.master is not None and flags.engine is not Engine.SPARK:
+    if flags.engine == "spark":
+        reading = _feed_by_spark(sketch, flags, columns)
+    elif flags.master is not None:
         raise InvalidInput("--master names a Spark cluster: say --engine spark as well.")
-    match flags.engine:
-        case Engine.HERE:
-            reading = _feed_here(sketch, flags, columns, progress)
-        case Engine.SPARK:
-            reading = _feed_by_spark(sketch, flags, columns)
-        case _:
-            assert_never(flags.engine)
+    else:
+        reading = _feed_here(sketch, flags, columns, progress)
     return Reading(reading.records, reading.skipped + sketch.skipped_nulls)
 
 
 def _feed_here(
-    sketch: Any, flags: SketchFlags, columns: Columns, progress: Callable[[Progress], None] | None
+    sketch: Any, flags: SketchOptions, columns: Columns, progress: Callable[[Progress], None] | None
 ) -> Reading:
     from dpsketch.sketches import feed
     from dpsketch.sources import open_source
@@ -143,7 +183,7 @@ def _feed_here(
     batches = open_source(
         sources_of(flags),
         replace(columns, encoded=True),
-        stdin_format=flags.stdin_format.value,
+        stdin_format=flags.stdin_format,
         sort_by_user=flags.user is not None and KINDS[sketch.kind].whole_users,
         progress=progress,
     )
@@ -160,10 +200,9 @@ def _feed_here(
     return Reading(read, skipped)
 
 
-def _feed_by_spark(sketch: Any, flags: SketchFlags, columns: Columns) -> Reading:
+def _feed_by_spark(sketch: Any, flags: SketchOptions, columns: Columns) -> Reading:
     try:
-        from dpsketch.spark.construction import add_files
-        from dpsketch.spark.session import opened
+        from dpsketch.spark.construction import add_files, opened
     except ModuleNotFoundError as missing:
         raise InvalidInput(
             f"--engine spark needs {missing.name}, which is not installed: pip install 'dpsketch[spark]'."
@@ -173,16 +212,12 @@ def _feed_by_spark(sketch: Any, flags: SketchFlags, columns: Columns) -> Reading
     return Reading(tally["records"], tally["skipped"])
 
 
-def wanted(flags: SketchFlags, sketch: Any) -> Columns:
+def wanted(flags: SketchOptions, sketch: Any) -> Columns:
     """Return the columns that a sketch of these options reads."""
     from dpsketch.sources import Columns
 
     kind = row_of(sketch)
     if kind.reads == "points":
-        if not (flags.weight is None and flags.key is None and flags.count is None):
-            raise InvalidInput(
-                f"a {kind.name} counts points: name their --columns; --key, --weight and --count do not apply."
-            )
         named = _coordinates(flags) if flags.columns is not None or sketch.spec.columns is None else sketch.spec.columns
         where, computed = _expressions(flags)
         return Columns(points=named, user=flags.user, where=where, computed=computed)
@@ -197,7 +232,6 @@ def wanted(flags: SketchFlags, sketch: Any) -> Columns:
         )
     if flags.key is None:
         raise InvalidInput("say which column holds the key: --key COLUMN.")
-    key_type = stated_type(flags) or sketch.source_key_type
     parts = _parts(flags)
     where, computed = _expressions(flags)
     return Columns(
@@ -205,33 +239,33 @@ def wanted(flags: SketchFlags, sketch: Any) -> Columns:
         user=flags.user,
         weight=flags.weight,
         count=flags.count,
-        key_type=key_type,
+        key_type=flags.key_type or sketch.source_key_type,
         where=where,
         computed=computed,
     )
 
 
-def sources_of(flags: SketchFlags) -> list[str]:
+def sources_of(flags: SketchOptions) -> list[str]:
     """Return what is read: the sources that were named, or the one of --sql."""
     query = _query(flags)
     if query is not None:
         return [query.source]
-    if not flags.source:
-        raise typer.BadParameter("name what to read: SOURCE…, or --sql \"SELECT … FROM 'files'\".")
-    return flags.source
+    if not flags.sources:
+        raise click.UsageError("Name what to read: SOURCE…, or --sql \"SELECT … FROM 'files'\".")
+    return list(flags.sources)
 
 
-def _query(flags: SketchFlags) -> RowQuery | None:
+def _query(flags: SketchOptions) -> RowQuery | None:
     if flags.sql is None:
         return None
     from dpsketch.sources import parse_query
 
-    if flags.source or flags.where is not None:
+    if flags.sources or flags.where is not None:
         raise InvalidInput("--sql names its source and its condition itself: drop SOURCE and --where.")
     return parse_query(flags.sql)
 
 
-def _expressions(flags: SketchFlags) -> tuple[RowExpression | None, tuple[RowExpression, ...]]:
+def _expressions(flags: SketchOptions) -> tuple[RowExpression | None, tuple[RowExpression, ...]]:
     """Return the condition of --sql or --where, and the columns that --sql or --key compute."""
     from dpsketch.sources import parse_expression
 
@@ -249,17 +283,65 @@ def _expressions(flags: SketchFlags) -> tuple[RowExpression | None, tuple[RowExp
     return query.where, tuple(each for each in query.computed if each.name in asked)
 
 
-def _parts(flags: SketchFlags) -> tuple[str, ...]:
+def _parts(flags: SketchOptions) -> tuple[str, ...]:
     return () if flags.key is None else key_parts(flags.key)
 
 
-def stated_type(flags: SketchFlags) -> KeyType | None:
-    """Return what the options say keys are, if they do."""
-    return None if flags.key_type is None else flags.key_type.value
-
-
-def _coordinates(flags: SketchFlags) -> tuple[str, ...]:
+def _coordinates(flags: SketchOptions) -> tuple[str, ...]:
     names = tuple(name.strip() for name in (flags.columns or "").split(",") if name.strip())
     if not names:
         raise InvalidInput("say which columns are the coordinates: --columns x,y.")
     return names
+
+
+# Text in double quotes, what stands in parentheses (quotes of both kinds may hold one), or anything but a comma.
+_QUOTED = r'"(?:[^"]|"")*"'
+_TOKEN = re.compile(rf"""{_QUOTED}|\(|\)|'(?:[^']|'')*'|,|.""", re.DOTALL)
+_ONE_NAME = re.compile(rf"\s*({_QUOTED})\s*")
+
+
+def key_parts(text: str) -> tuple[str, ...]:
+    """Return the columns that --key names, separated by commas; a name that holds a comma is in double quotes.
+
+    A comma inside parentheses belongs to an expression, and separates nothing.
+
+    Examples
+    --------
+    >>> key_parts("origin,dest"), key_parts('"last, first"'), key_parts('"a,b",c')
+    (('origin', 'dest'), ('last, first',), ('a,b', 'c'))
+    """
+    names = tuple(map(_name, _split(text)))
+    if not all(names):
+        raise InvalidInput("--key names no column before or after a comma. A name that holds a comma is in quotes.")
+    if len(set(names)) < len(names):
+        raise InvalidInput("--key names a column twice. Name each once.")
+    return names
+
+
+def computed_parts(text: str) -> list[str]:
+    """Return those parts of --key that are computed: whatever has parentheses and is not in double quotes.
+
+    Examples
+    --------
+    >>> computed_parts("origin,date_trunc('hour', ts)"), computed_parts('"date (UTC)"')
+    (["date_trunc('hour', ts)"], [])
+    """
+    return [part for part in _split(text) if "(" in part and _ONE_NAME.fullmatch(part) is None]
+
+
+def _split(text: str) -> list[str]:
+    """Split at commas that stand neither in quotes nor in parentheses."""
+    parts, depth, held = [], 0, ""
+    for token in _TOKEN.findall(text):
+        if token == "," and depth == 0:
+            parts.append(held)
+            held = ""
+            continue
+        depth += {"(": 1, ")": -1}.get(token, 0)
+        held += token
+    return [*parts, held]
+
+
+def _name(part: str) -> str:
+    quoted = _ONE_NAME.fullmatch(part)
+    return part if quoted is None else quoted.group(1)[1:-1].replace('""', '"')

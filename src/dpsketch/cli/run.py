@@ -1,115 +1,211 @@
-"""Commands that make sketches and releases: run, build, release; and recover, for what one of them left."""
+"""Commands that read records: run, which releases them, and build, which keeps a partial sketch.
+
+Each has one command below it for every kind, with that kind's options only: those of its row in the table of kinds, and
+those of the dataclasses that say what is read, who pays and where the result goes.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import click
 
-from dpsketch.cli.datasets import source_of, source_of_sketch
-from dpsketch.cli.delivery import deliver, refuse_lasting, room_of, save
-from dpsketch.cli.notice import report, tell
-from dpsketch.cli.options import (
-    BudgetOptions,
-    JsonOption,
-    OutputOption,
-    OverwriteOption,
-    PlannedOutput,
-    SketchFlags,
-    Target,
-    with_groups,
-    written_to,
-)
-from dpsketch.cli.output import print_json, progress_bar, say
-from dpsketch.cli.preview import better_kind, planned, preview
-from dpsketch.cli.spool import Ending, Spool
+from dpsketch.cli.budget import BudgetOptions, source_of
+from dpsketch.cli.delivery import deliver, room_of, save
+from dpsketch.cli.notices import better_kind, planned, preview, report, tell
+from dpsketch.cli.options import Command, Group, gather, given, make_option, options_of, was_stated
+from dpsketch.cli.output import progress_bar, say
+from dpsketch.cli.recipes import SketchOptions, feed, new_sketch, sketch_like, sources_of
+from dpsketch.cli.spool import Spool
 from dpsketch.errors import InvalidInput
-from dpsketch.sketches.kinds import KINDS
+from dpsketch.sketches.kinds import KINDS, Kind
 
-if TYPE_CHECKING:
-    from dpsketch.cli.parts import Parts
+__all__ = ["build", "run"]
 
-__all__ = ["build", "recover", "release", "run"]
-
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print cost, noise, error and memory; touch nothing.")]
+_SKETCH, _RELEASE, _DAYS = "Sketch", "Release", "Parts and days"
 
 
-@with_groups(flags=SketchFlags, budget=BudgetOptions)
-def run(
-    flags: SketchFlags,
-    budget: BudgetOptions,
-    output: PlannedOutput = None,
-    like: Annotated[
-        Path | None, typer.Option("--like", help="Take the spec of this .dps, its seed too, so that days subtract.")
-    ] = None,
-    part_by: Annotated[
-        str | None, typer.Option("--part-by", help="One release for each part: the column that names a record's part.")
-    ] = None,
-    parts: Annotated[
-        Path | None,
-        typer.Option("--parts", help="The parts of --part-by, one a line. -o is a folder, or has {part}."),
-    ] = None,
-    continual: Annotated[
-        str | None,
-        typer.Option("--continual", help="One price for many days, as in days=365,objective=totals."),
-    ] = None,
-    state: Annotated[
-        Path | None, typer.Option("--state", help="The folder that keeps the stream of --continual; sensitive.")
-    ] = None,
-    day: Annotated[str | None, typer.Option("--day", help="The date to publish of --continual, as 2026-11-15.")] = None,
-    series: Annotated[
-        Path | None, typer.Option("--series", help="Write all days of --continual so far here as well (.dps).")
-    ] = None,
-    overwrite: OverwriteOption = False,
-    dry_run: DryRun = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Read records, sketch them, charge the budget, and write a release that may be published.
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Where the releases of ``run`` go, and which there are."""
 
-    Without --seed and --like the hash functions get a fresh seed, which the release says: whichever key they treat
-    badly, it is another one in the next release.
-    """
-    from dpsketch import privacy
-    from dpsketch.cli.recipes import feed, new_sketch, sketch_like, sources_of, stated_type
+    output: Path | None = given("File to write; --dry-run needs none.", "--output", "-o", group="Options")
+    dry_run: bool = given("Preview of cost, noise, error and memory; nothing is read.", group="Options", default=False)
+    like: Path | None = given("Release (.dps) whose spec and seed to take, so that two days subtract.", group=_SKETCH)
+    part_by: str | None = given("Column that names the part of a record, for one release of each part.", group=_DAYS)
+    parts: Path | None = given(
+        "Public list of the parts of --part-by, one per line. -o is a folder, or has {part}.", group=_DAYS
+    )
+    continual: str | None = given("Number of days that one price covers, as in days=365,objective=totals.", group=_DAYS)
+    state: Path | None = given("Folder that keeps the stream of --continual; sensitive.", group=_DAYS)
+    day: str | None = given("Date to publish of --continual, as in 2026-11-15.", group=_DAYS)
+    series: Path | None = given("File (.dps) for all days of --continual so far.", group=_DAYS)
+    overwrite: bool = given("Permission to replace the file if it exists.", default=False)
+    as_json: bool = given("JSON output, for programs.", "--json", default=False)
 
-    output = written_to(output, dry_run=dry_run)
-    privacy.Budget(**budget.amount)
-    budget.refuse_careless()
-    sources = sources_of(flags)
-    if not (continual is None and state is None and day is None):
-        from dpsketch.cli.daily import Continual, run_day
 
-        daily = Continual.of(continual, state, day)
-        if like is not None or part_by is not None or parts is not None or dry_run:
-            raise InvalidInput("--continual goes without --like, --part-by, --parts and --dry-run.")
-        target = budget.target(lambda: source_of(sources))
-        private, charge = run_day(
-            daily, flags, budget, target, output, overwrite=overwrite, series=series, report=report
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """Where the sketch of ``build`` goes."""
+
+    output: Path = given("File to write.", "--output", "-o", group="Options", required=True)
+    like: Path | None = given("Sketch or release (.sketch, .dps) whose spec to take.", group=_SKETCH)
+    overwrite: bool = given("Permission to replace the file if it exists.", default=False)
+
+
+class KindCommand(Command):
+    """The command for one kind, below ``run`` or ``build``."""
+
+    ungrouped = "Output"
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, with the defaults of the sketch's constructor."""
+        arguments = inspect.signature(KINDS[ctx.command.name or ""].sensitive).parameters
+        for param in self.params:
+            default = arguments[param.name].default if param.name in arguments else None
+            if getattr(param, "group", "") in (_SKETCH, "Options") and type(default) in (int, float, str):
+                param.default, param.show_default = default, param.name != "seed"  # type: ignore[attr-defined]
+        super().format_options(ctx, formatter)
+
+    def explained(self, error: click.NoSuchOption, ctx: click.Context) -> click.UsageError:
+        """Name the kinds that have an option which this kind has not."""
+        group = None if ctx.parent is None else ctx.parent.command
+        if not isinstance(group, KindGroup):
+            return super().explained(error, ctx)
+        others = [
+            name
+            for name in group.list_commands(ctx)
+            if any(error.option_name in param.opts for param in group.command_of(name).params)
+        ]
+        if not others:
+            return super().explained(error, ctx)
+        return click.UsageError(
+            f"{error.option_name} does not apply to {ctx.command.name}. It is an option of {', '.join(others)}.", ctx
         )
-        # Charged when it began, whatever today's file would be charged to.
-        held = replace(target, dataset=private.charge and private.charge.dataset)
-        tell(private, held, output, as_json, charge)
+
+
+class KindGroup(Group):
+    """A command with one command below it for each kind."""
+
+    def __init__(self, name: str, made: Callable[[Kind], list[click.Parameter]], called: Any, **settings: Any) -> None:
+        super().__init__(name, options_metavar="", subcommand_metavar="KIND SOURCE… [OPTIONS]", **settings)
+        self._made, self._called = made, called
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the kinds."""
+        return [kind.name for kind in KINDS.values() if kind.has_command]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of a kind."""
+        return self.command_of(cmd_name) if cmd_name in self.list_commands(ctx) else None
+
+    def command_of(self, name: str) -> KindCommand:
+        """Make the command of a kind."""
+        kind = KINDS[name]
+        source = click.Argument(
+            ["sources"], nargs=-1, metavar="SOURCE…",
+            help="Files, folders, globs, a database table (…?table=NAME), or - for standard input.",
+        )  # fmt: skip
+        return KindCommand(
+            name,
+            callback=lambda **values: self._called(kind, values),
+            params=[source, *self._made(kind)],
+            help=f"{kind.question}\n\n{self.help}",
+            short_help=kind.question,
+        )
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; say which kinds there are where the first word is none."""
+        names = self.list_commands(ctx)
+        if not (args[0] in names or args[0].startswith("-") or ctx.resilient_parsing):
+            raise click.UsageError(
+                f"{args[0]!r} is not a kind of sketch. Write dpsketch {self.name} KIND SOURCE…, where KIND is one of "
+                f"{', '.join(names)}.",
+                ctx,
+            )
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words; say where options go that are written before the kind."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            text = f"Write options after the kind: dpsketch {self.name} KIND SOURCE… {error.option_name} …"
+            raise click.UsageError(text, ctx) from None
+
+
+def _reading(kind: Kind) -> list[click.Parameter]:
+    """Make the options that say what a kind reads, and those that shape its sketch."""
+    points = kind.reads == "points"
+    without = {"key", "key_type"} if points else {"columns"}
+    without |= set() if kind.weighs else {"weight", "max_weight", "count"}
+    shape = [
+        make_option(one.name, one.type, one.words, group="Options" if one.first else _SKETCH) for one in kind.options
+    ]
+    return [*options_of(SketchOptions, without=without), *shape]
+
+
+def _run_options(kind: Kind) -> list[click.Parameter]:
+    release = [
+        make_option(one.name, one.type, one.words, group="Options" if one.first else _RELEASE)
+        for one in kind.release_options
+    ]
+    without = set() if kind.daily else {"continual", "state", "day", "series"}
+    without |= {"part_by", "parts"} if kind.released_once else set()
+    return [*_reading(kind), *release, *options_of(BudgetOptions), *options_of(RunOptions, without=without)]
+
+
+def _build_options(kind: Kind) -> list[click.Parameter]:
+    return [*_reading(kind), *options_of(BuildOptions)]
+
+
+def _stated(options: tuple[Any, ...], values: dict[str, Any]) -> dict[str, Any]:
+    """Return those options of a row that were stated."""
+    return {one.name: values[one.name] for one in options if was_stated(values[one.name])}
+
+
+def _run(kind: Kind, values: dict[str, Any]) -> None:
+    flags = gather(SketchOptions, values, kind=kind.name, shape=_stated(kind.options, values))
+    budget = gather(BudgetOptions, values, release=_stated(kind.release_options, values))
+    asked = gather(RunOptions, values)
+    if asked.output is None and not asked.dry_run:
+        raise click.UsageError("Say where to write: -o FILE (--dry-run needs none).")
+    output = asked.output or Path("out.dps")
+    budget.check()
+    sources = sources_of(flags)
+    if not (asked.continual is None and asked.state is None and asked.day is None):
+        from dpsketch.cli.daily import run_day
+
+        run_day(asked, flags, budget, output)
         return
-    if series is not None:
+    if asked.series is not None:
         raise InvalidInput("--series writes the days of --continual: name that as well.")
+    like = asked.like
     sketch = new_sketch(flags, fresh_seed=True) if like is None else sketch_like(like, flags, sensitive=False)
-    kind, key_type = KINDS[sketch.kind], stated_type(flags)
-    options = budget.arguments(kind, sketch.spec, key_type)
+    made = KINDS[sketch.kind]
+    options = budget.arguments(made, sketch.spec, flags.key_type)
     target = budget.target(lambda: source_of(sources))
-    better = None if like is not None or as_json else better_kind(flags, budget, output)
-    divided = _parts(sketch, flags, budget, part_by, parts, output)
-    if dry_run:
-        asked = target if divided is None or target.ledger is None else replace(target, part=divided.names[0])
-        preview(sketch, budget, asked, as_json, options)
+    better = None if like is not None or asked.as_json else better_kind(flags, budget)
+    if asked.part_by is not None or asked.parts is not None:
+        from dpsketch.cli.parts import Parts, run_parts
+
+        parts = Parts.read(asked.part_by, asked.parts, output, flags, budget)
+        if not asked.dry_run:
+            run_parts(sketch, parts, flags, budget, target, overwrite=asked.overwrite, as_json=asked.as_json)
+            return
+        target = target if target.ledger is None else replace(target, part=parts.names[0])
+    if asked.dry_run:
+        preview(sketch, budget, target, asked.as_json, options)
         if better is not None:
             say(better)
         return
-    if divided is not None:
-        _run_parts(sketch, divided, flags, budget, target, overwrite=overwrite, as_json=as_json)
-        return
-    with Spool.reserve(output, overwrite=overwrite) as spool:
+    with Spool.reserve(output, overwrite=asked.overwrite) as spool:
         spool.make_room(room_of(sketch))
         # A budget that this kind cannot take is refused before an hour of reading, not after it.
         planned(sketch, budget, options)
@@ -118,156 +214,36 @@ def run(
         if better is not None:
             say(better)
         report(reading, sketch)
-        options = budget.arguments(kind, sketch.spec, key_type)  # by now the source has said what its keys are
-        private = deliver(sketch, budget, target, spool, columns=_columns(flags), options=options)
-    tell(private, target, output, as_json, private.charge)
+        options = budget.arguments(made, sketch.spec, flags.key_type)  # by now the source has said what its keys are
+        private = deliver(sketch, budget, target, spool, columns=flags.named_columns, options=options)
+    tell(private, target, output, asked.as_json, private.charge)
 
 
-def _parts(
-    sketch: Any, flags: SketchFlags, budget: BudgetOptions, column: str | None, listed: Path | None, output: Path
-) -> Parts | None:
-    from dpsketch.cli.parts import Parts, refuse_unfit
-
-    if column is None:
-        if listed is not None:
-            raise InvalidInput("--parts lists what --part-by COLUMN divides: say that as well.")
-        return None
-    if budget.part is not None:
-        raise InvalidInput("--part and --part-by contradict each other.")
-    refuse_unfit(sketch, flags)
-    return Parts.read(column, listed, output)
-
-
-def _run_parts(
-    sketch: Any,
-    parts: Parts,
-    flags: SketchFlags,
-    budget: BudgetOptions,
-    target: Target,
-    *,
-    overwrite: bool,
-    as_json: bool,
-) -> None:
-    from dpsketch.cli.parts import refuse_unpayable, release_parts, route
-    from dpsketch.cli.recipes import stated_type, wanted
-
-    kind, key_type = KINDS[sketch.kind], stated_type(flags)
-    plan = planned(sketch, budget, budget.arguments(kind, sketch.spec, key_type))
-    refuse_unpayable(parts, target, plan.guarantee.costs, sketch.spec.unit)
-
-    def fill(sketches: dict[str, Any]) -> None:
-        with progress_bar("reading") as progress:
-            read, outside = route(sketches, flags, wanted(flags, sketch), parts.column, progress)
-        left = f", {outside:,} of them in no part that {len(parts.names)} names list" if outside else ""
-        say(f"Read {read:,} records{left}. (For your eyes: these numbers are not private.)")
-
-    made = release_parts(
-        sketch, parts, budget, target, overwrite=overwrite, fill=fill, columns=_columns(flags),
-        arguments=lambda each: budget.arguments(kind, each.spec, key_type),
-    )  # fmt: skip
-    if as_json:
-        target.remember()
-        files = {name: str(parts.file(name)) for name in made}
-        charges = {name: None if each.charge is None else each.charge.to_json() for name, each in made.items()}
-        print_json({"outputs": files, "guarantee": plan.guarantee.to_json(), "charges": charges})
-        return
-    first = next(iter(made))
-    tell(made[first], target, parts.file(first), False, made[first].charge)
-    say(f"Wrote {len(made)} releases of {len(made)} parts, the first as {parts.file(first)}.")
-
-
-@with_groups(flags=SketchFlags)
-def build(
-    flags: SketchFlags,
-    output: OutputOption,
-    overwrite: OverwriteOption = False,
-    like: Annotated[Path | None, typer.Option("--like", help="Take the spec of this .sketch or .dps.")] = None,
-) -> None:
-    """Read records into a sensitive partial sketch, to be merged and released later."""
-    from dpsketch.cli.recipes import feed, new_sketch, sketch_like, sources_of
-
+def _build(kind: Kind, values: dict[str, Any]) -> None:
+    flags = gather(SketchOptions, values, kind=kind.name, shape=_stated(kind.options, values))
+    asked = gather(BuildOptions, values)
     sources_of(flags)
-    with Spool.reserve(output, overwrite=overwrite) as spool:
-        sketch = new_sketch(flags) if like is None else sketch_like(like, flags, sensitive=True)
+    with Spool.reserve(asked.output, overwrite=asked.overwrite) as spool:
+        sketch = new_sketch(flags) if asked.like is None else sketch_like(asked.like, flags, sensitive=True)
         spool.make_room(room_of(sketch))
         with progress_bar("reading") as progress:
             reading = feed(sketch, flags, progress)
         report(reading, sketch)
         # A part that others are built --like must carry what they share, for moments a secret.
         save(spool, sketch.to_shared_bytes(), sensitive=True)
-    say(f"Wrote {output}. It is sensitive: only its owner may read it.")
+    say(f"Wrote {asked.output}. It is sensitive: only its owner may read it.")
 
 
-@with_groups(budget=BudgetOptions)
-def release(
-    budget: BudgetOptions,
-    sketch: Annotated[Path, typer.Argument(help="A .sketch file.")],
-    output: PlannedOutput = None,
-    parties: Annotated[int | None, typer.Option("--parties", help="Release one share of so many; counts only.")] = None,
-    honest: Annotated[float, typer.Option("--honest", help="The fraction of parties sure to be honest.")] = 1.0,
-    party: Annotated[int | None, typer.Option("--party", help="Which of the parties this is, from 0 on.")] = None,
-    overwrite: OverwriteOption = False,
-    dry_run: DryRun = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Charge the budget, add noise to a sensitive sketch, and write a release that may be published."""
-    from dpsketch import files, privacy
-
-    output = written_to(output, dry_run=dry_run)
-    privacy.Budget(**budget.amount)
-    budget.refuse_careless()
-    if dry_run:
-        asked = _releasable(sketch)
-        target = budget.target(lambda: source_of_sketch(sketch, asked))
-        preview(asked, budget, target, as_json, budget.arguments(KINDS[asked.kind], asked.spec))
-        return
-    with Spool.reserve(output, overwrite=overwrite) as spool:
-        ending = Ending.of(sketch)
-        loaded = _releasable(sketch)
-        target = budget.target(lambda: source_of_sketch(sketch, loaded))
-        spool.make_room(room_of(loaded))
-        once = KINDS[files.read(sketch, allow_sensitive=True).kind].released_once
-        if once:
-            refuse_lasting(sketch)
-        options = _share(loaded, parties, honest, party) | budget.arguments(KINDS[loaded.kind], loaded.spec)
-        ends = [ending] if once else []
-        private = deliver(loaded, budget, target, spool, repeatable=True, ends=ends, options=options)
-    tell(private, target, output, as_json, private.charge)
-    if once:
-        say(f"Destroyed {sketch}: a sketch of this kind is private for one release only.")
-
-
-def recover(
-    output: Annotated[Path, typer.Argument(metavar="FILE", help="The -o of the command that was interrupted.")],
-    overwrite: OverwriteOption = False,
-) -> None:
-    """Put in place a file that an interrupted command had written whole. Nothing is drawn or charged."""
-    with Spool.reopen(output, overwrite=overwrite) as spool:
-        spool.finish()
-    say(f"Put {output} in place.")
-
-
-def _releasable(path: Path) -> Any:
-    from dpsketch.kinds import load_sensitive
-
-    loaded = load_sensitive(path)
-    if not hasattr(loaded, "release"):
-        raise InvalidInput(f"a {type(loaded).__name__} was charged when it began, and publishes from Python only.")
-    return loaded
-
-
-def _share(sketch: Any, parties: int | None, honest: float, party: int | None) -> dict[str, Any]:
-    """Read the options about several parties; empty where there is one."""
-    if parties is None:
-        return {}
-    from dpsketch.sketches.countsketch import CountSketch, Share
-
-    if not isinstance(sketch, CountSketch):
-        raise InvalidInput("--parties shares the noise of counts; this is another kind of sketch.")
-    return {"share": Share(parties, honest, party)}
-
-
-def _columns(flags: SketchFlags) -> str:
-    """Say for the ledger which columns a release was made from."""
-    named = {"key": flags.key, "user": flags.user, "weight": flags.weight, "columns": flags.columns}
-    return ", ".join(f"{role} {column}" for role, column in named.items() if column is not None)
+run = KindGroup(
+    "run",
+    _run_options,
+    _run,
+    help="Read records and write a release that may be published. Its cost is charged to the budget.\n\n"
+    "Without --seed and --like each release has hash functions of its own, and states their seed.",
+)
+build = KindGroup(
+    "build",
+    _build_options,
+    _build,
+    help="Read records into a sensitive sketch, to be merged and released later.",
+)

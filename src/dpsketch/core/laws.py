@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 
+from dpsketch.arrays import Integers
 from dpsketch.core.codec import stored
 from dpsketch.core.move import Distance, Sensitivity, Table
 from dpsketch.errors import ReleaseRefused
@@ -22,25 +23,11 @@ if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
 
 __all__ = [
-    "Additive",
-    "Arrays",
-    "Law",
-    "OneTable",
-    "Sampler",
-    "additive_cost",
-    "are_integers",
-    "ratio_up",
-]
+    "Additive", "Arrays", "ClassCounters", "Law", "OneTable", "additive_cost", "are_integers", "ratio_up",
+]  # fmt: skip
 
 # The arrays that a law publishes, by name.
 Arrays = Mapping[str, Array]
-
-
-class Sampler(Protocol):
-    """A mechanism that draws by itself: a selection, flipped bits, a projection under a secret."""
-
-    def draw(self, *data: Any) -> Any:
-        """Return what may be published of the data. Called by a handle only."""
 
 
 class Law(ABC):
@@ -97,7 +84,7 @@ class Law(ABC):
 
     @abstractmethod
     def slots(self) -> Mapping[str, Any]:
-        """Return what it draws with, by name: noise, a :class:`Sampler`, or a family of noises by member."""
+        """Return what it draws with, by name: noise, a family of noises by member, or what draws by itself."""
 
     @abstractmethod
     def costs(self) -> tuple[Cost, ...]:
@@ -211,3 +198,17 @@ def ratio_up(ratio: Fraction) -> float:
     """Return the least float that is not below a ratio."""
     found = float(ratio)
     return found if Fraction(found) >= ratio else math.nextafter(found, math.inf)
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class ClassCounters(Additive):
+    """Noise on the counters of all classes, which are drawn class by class."""
+
+    def draw(self, state: Iterable[Integers], handle: Handle) -> Arrays:
+        """Return the counters of each class with noise; the state yields one class after the other."""
+        add = handle.adder("noise")
+        table = np.stack([add(each) for each in state])
+        if table.shape != self.table.shape:
+            raise ReleaseRefused(f"{self.name}: the state has another shape than the table that was paid for.")
+        return {"table": table}

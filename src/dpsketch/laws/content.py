@@ -1,33 +1,41 @@
-"""What a histogram holds when it is released, in an order that says nothing of how it came.
+"""What the laws of a histogram ask of its records, with the relational steps that bound each unit of privacy.
 
-Keys are numbered by their own order, and so are users: a release then draws the same for any split of the records
-into batches and partials, in memory or on disk. A mechanism asks the content for sums by key in which each unit of
-privacy is bounded, and does so with randomness that no other unit has a part in.
+The steps are one text of SQL, which DuckDB and Spark both run (:class:`Tables`). They read two tables:
+
+- ``keys(place, key, …)``: each key once. Places count up from 0 in the order of the keys, integers by value, texts by
+  their bytes. Where the unit is a record it also has ``units``, how much was counted of the key.
+- ``pairs(person, place, units, print)``: where the unit is a user, each pair of a user and a key once, its units
+  clipped to what one user may add to one key. ``person`` is another value for every other user: if two users were taken
+  for one, removing either could move the counts by twice the bound.
+
+**Which keys of a user count.** Of a user with too many keys those count whose words are least. A word is
+``xxhash64(seed, print)``, where the print of a pair is the fingerprint of its user XORed with that of its key. Privacy
+needs only that a user's choice depends on no other user's records, and a word depends on its own pair and on a fresh
+seed. Because it depends on no order either, every engine chooses the same keys for one seed.
+
+**No sum wraps.** Whoever fills the tables refuses records whose units come to more than 2**62 in all, and every sum
+here is over some of those units, or over weights of at most 2**20 a pair.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from dpsketch._compiled.xxh64 import hash_integers
-from dpsketch.arrays import Integers, Words
-from dpsketch.errors import InvalidInput
-from dpsketch.hashing import FINGERPRINT_SEED
+from dpsketch.arrays import Integers
+from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.laws.rounds import unit_weights
 from dpsketch.noise import random_words
 
-__all__ = ["BLOCK", "Block", "Content", "Pairs", "Records", "fresh_seed"]
-
-Mask = npt.NDArray[np.bool_]
+__all__ = ["BLOCK", "Block", "Content", "RecordContent", "Tables", "UserContent", "fresh_seed", "pair_print"]
 
 BLOCK = 1 << 16
-"""So many keys get their noise at once, wherever the content lies."""
+"""The number of keys that get their noise at once, wherever the content lies."""
+
+Columns = tuple[Integers, ...]
 
 
 class Block(NamedTuple):
@@ -37,6 +45,29 @@ class Block(NamedTuple):
     sums: Integers
 
 
+class Tables(Protocol):
+    """The tables of a histogram in an engine of SQL. Sensitive.
+
+    In a query ``{keys}``, ``{pairs}`` and the names of further tables stand for tables.
+    """
+
+    def numbers(self, query: str, **tables: dict[str, Integers]) -> Iterable[Columns]:
+        """Run a query and yield its columns, all of whole numbers, in batches of rows."""
+
+    def summed(self, chosen: str, **tables: dict[str, Integers]) -> Iterable[Columns]:
+        """Yield places and the sums of units by place, in the order of the places, of what a query chooses.
+
+        ``{some}`` in the query is a condition on ``person``. The engine may run the query several times, each time for
+        some of the people, if everybody is in one of the runs.
+        """
+
+    def find(self, names: list[Any]) -> Integers:
+        """Return the places of keys by their names, −1 for one that nobody has."""
+
+    def names(self, places: Integers) -> list[Any]:
+        """Return the names of the keys at these places, which increase."""
+
+
 class Content(ABC):
     """What a mechanism may ask of the sensitive side. Each answer bounds every unit of privacy anew.
 
@@ -44,15 +75,18 @@ class Content(ABC):
     same draw the same.
     """
 
-    __slots__ = ()
+    __slots__ = ("_tables",)
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
 
     @abstractmethod
     def counts(self, cap: int) -> Iterator[Block]:
         """Yield the units of all keys of which something counts; each unit of privacy counts on at most ``cap``."""
 
     @abstractmethod
-    def sums(self, asked: Integers, cap: int) -> tuple[Integers, int]:
-        """Return the units of the keys at these places, which increase, and of all others together.
+    def sums(self, asked: Integers, cap: int, *, others: bool = True) -> tuple[Integers, int]:
+        """Return the units of the keys at these places, which increase, and of all others together, or 0 for these.
 
         Each unit of privacy counts on at most ``cap`` of the keys asked for, and where it counts on i of them on at
         most cap − i others.
@@ -66,127 +100,69 @@ class Content(ABC):
         """
         raise InvalidInput("weights are for users with many keys: a record has one.")
 
+    @abstractmethod
     def held(self, asked: Integers) -> tuple[Integers, Integers]:
         """Return of each unit that has keys at these places how many, and one of them drawn at random, by its turn."""
-        raise InvalidInput("a bound is chosen of what one machine holds: state max_keys= in place of 'auto'.")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Records(Content):
+class RecordContent(Content):
     """Counts by key, where a record is on one key. Sensitive."""
 
-    units: Integers
+    __slots__ = ()
 
     def counts(self, cap: int) -> Iterator[Block]:
         """Yield the units of all keys; a record is on one."""
-        return _blocks(self.units)
+        return _blocks(self._tables.numbers("SELECT place, units FROM {keys} ORDER BY place"))
 
-    def sums(self, asked: Integers, cap: int) -> tuple[Integers, int]:
+    def sums(self, asked: Integers, cap: int, *, others: bool = True) -> tuple[Integers, int]:
         """Return the units of each key asked for, and of all others."""
-        sums = self.units[asked]
-        return sums, int(self.units.sum()) - int(sums.sum())
+        query = "SELECT k.place, k.units FROM {keys} AS k SEMI JOIN {asked} AS a ON k.place = a.place ORDER BY k.place"
+        sums = _placed(self._tables.numbers(query, asked={"place": asked}), asked)
+        if not others:
+            return sums, 0
+        total = "SELECT CAST(coalesce(sum(units), 0) AS BIGINT) AS units FROM {keys}"
+        return sums, sum(int(units.sum()) for (units,) in self._tables.numbers(total)) - int(sums.sum())
 
     def held(self, asked: Integers) -> tuple[Integers, Integers]:
         """Return one key for each record."""
-        picked = np.repeat(np.arange(len(asked)), self.units[asked])
+        picked = np.repeat(np.arange(len(asked)), self.sums(asked, 1, others=False)[0])
         return np.ones(len(picked), np.int64), picked
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Pairs(Content):
-    """Who has which key, and how much of it: sorted by user, then by key, each pair once. Sensitive.
+class UserContent(Content):
+    """Who has which key. Sensitive."""
 
-    Attributes
-    ----------
-    size : int
-        How many keys there are.
-    users, keys : numpy.ndarray of int64
-        The pairs.
-    units : numpy.ndarray of int64 or None
-        How much of the key counts of the user, after clipping; None: 1 each.
-    prints : callable
-        Takes numbers of pairs, and returns for each the fingerprints of its user and its key, one XORed to the other.
-    """
-
-    size: int
-    users: Integers
-    keys: Integers
-    units: Integers | None
-    prints: Callable[[Integers], Words]
+    __slots__ = ()
 
     def counts(self, cap: int) -> Iterator[Block]:
         """Yield the units of all keys, of each user on at most ``cap``."""
-        return _blocks(self._added(*self.kept(cap, fresh_seed())))
+        return _blocks(self._tables.summed(_chosen(_all(cap), fresh_seed())))
 
-    def sums(self, asked: Integers, cap: int) -> tuple[Integers, int]:
+    def sums(self, asked: Integers, cap: int, *, others: bool = True) -> tuple[Integers, int]:
         """Return the units of each key asked for and of all others, of each user on at most ``cap`` keys."""
-        sums = self._added(*self.kept_among(asked, cap, fresh_seed()))[asked]
-        return sums, self.rest(asked, cap, fresh_seed())
+        places, seeds = {"place": asked}, (fresh_seed(), fresh_seed())
+        sums = _placed(self._tables.summed(_chosen(_among(cap), seeds[0]), asked=places), asked)
+        if not others:
+            return sums, 0
+        beside = self._tables.summed(_chosen(_beside(cap), seeds[1]), asked=places)
+        return sums, sum(int(units.sum()) for _, units in beside)
 
     def weights(self, known: Integers, cap: int) -> Iterator[Block]:
         """Yield for each key that is not known the sum of 1/√d over its users, each rounded down."""
-        return _blocks(self._added(*self.weighed(known, cap, fresh_seed())))
-
-    def kept(self, cap: int, seed: int) -> tuple[Integers, Integers]:
-        """Return keys with units: of each user at most ``cap``."""
-        return self._taken(_capped(self.users, np.arange(len(self.users)), cap, self._words(seed)))
-
-    def kept_among(self, asked: Integers, cap: int, seed: int) -> tuple[Integers, Integers]:
-        """Return keys asked for with units: of each user at most ``cap`` of them."""
-        return self._taken(_capped(self.users, np.flatnonzero(_is_in(self.keys, asked)), cap, self._words(seed)))
-
-    def rest(self, asked: Integers, cap: int, seed: int) -> int:
-        """Return the units of all keys that are not asked for; what those leave of a user's cap is open to them."""
-        among = _is_in(self.keys, asked)
-        held = np.bincount(self.users[among], minlength=self._people)
-        chosen = _capped(self.users, np.flatnonzero(~among), np.maximum(cap - held, 0), self._words(seed))
-        return len(chosen) if self.units is None else int(self.units[chosen].sum())
-
-    def weighed(self, known: Integers, cap: int, seed: int) -> tuple[Integers, Integers]:
-        """Return keys that are not known with weights, 1/√d each: of each user at most ``cap``, d in all."""
-        chosen = _capped(self.users, np.flatnonzero(~_is_in(self.keys, known)), cap, self._words(seed))
-        owners = self.users[chosen]
-        held = np.bincount(owners, minlength=self._people)
-        return self.keys[chosen], unit_weights(cap)[held[owners]]
-
-    def _words(self, seed: int) -> Callable[[Integers], Integers]:
-        """Return what gives each pair the word by which it is chosen: XXH64 of its prints.
-
-        Privacy needs no more of it than that a user's choice follows from nobody else's records. That it depends on the
-        seed and on what the pair is, and on no order, lets a cluster choose the same.
-        """
-
-        def words(rows: Integers) -> Integers:
-            start, found = np.empty(1, np.uint64), np.empty(len(rows), np.uint64)
-            hash_integers(np.array([seed], np.int64).view(np.uint64), FINGERPRINT_SEED, start)
-            hash_integers(self.prints(rows), start[0], found)
-            return found.view(np.int64)
-
-        return words
+        steps = {"held": np.arange(1, cap + 1), "step": unit_weights(cap)[1:]}
+        chosen = _chosen(_unlisted(cap), fresh_seed())
+        step = f"JOIN {{steps}} AS s ON least(c.held, {cap}) = s.held"
+        weighed = f"SELECT place, step AS units FROM ({chosen}) AS c {step}"
+        return _blocks(self._tables.summed(weighed, asked={"place": known}, steps=steps))
 
     def held(self, asked: Integers) -> tuple[Integers, Integers]:
         """Return of each user that has keys at these places how many, and one of them drawn at random, by its turn."""
-        return self.held_by(asked, fresh_seed())
-
-    def held_by(self, asked: Integers, seed: int) -> tuple[Integers, Integers]:
-        """Return the same, drawn by a seed."""
-        places = np.flatnonzero(_is_in(self.keys, asked))
-        chosen = _capped(self.users, places, 1, self._words(seed))
-        held = np.bincount(self.users[places], minlength=self._people)
-        return held[self.users[chosen]], np.searchsorted(asked, self.keys[chosen])
-
-    @property
-    def _people(self) -> int:
-        return int(self.users[-1]) + 1 if len(self.users) else 0
-
-    def _taken(self, chosen: Integers) -> tuple[Integers, Integers]:
-        units = np.ones(len(chosen), np.int64) if self.units is None else self.units[chosen]
-        return self.keys[chosen], units
-
-    def _added(self, keys: Integers, units: Integers) -> Integers:
-        sums = np.zeros(self.size, np.int64)
-        np.add.at(sums, keys, units)
-        return sums
+        least = f"min_by(place, {_word(fresh_seed())})"
+        query = f"SELECT count(*) AS held, {least} AS place FROM ({_among(1)}) AS a GROUP BY person"
+        nothing = np.empty(0, np.int64)
+        found = [(nothing, nothing), *self._tables.numbers(query, asked={"place": asked})]
+        held, places = (np.concatenate(each) for each in zip(*found, strict=True))
+        return held, np.searchsorted(asked, places)
 
 
 def fresh_seed() -> int:
@@ -194,36 +170,69 @@ def fresh_seed() -> int:
     return int(random_words(1).view(np.int64)[0])
 
 
-def _blocks(sums: Integers) -> Iterator[Block]:
-    """Yield what is there of sums by place."""
-    there = np.flatnonzero(sums >= 1)
-    for start in range(0, len(there), BLOCK):
-        places = there[start : start + BLOCK]
-        yield Block(places, sums[places])
+def pair_print(owner: str, key: str) -> str:
+    """Return the print of a pair in SQL, from the fingerprints of its user and its key: one XORed with the other.
 
-
-def _is_in(keys: Integers, places: Integers) -> Mask:
-    """Say which keys are at the places, which increase."""
-    if not len(places):
-        return np.zeros(len(keys), np.bool_)
-    found: Mask = places[np.minimum(np.searchsorted(places, keys), len(places) - 1)] == keys
-    return found
-
-
-def _capped(users: Integers, places: Integers, cap: int | Integers, words: Callable[[Integers], Integers]) -> Integers:
-    """Return of each user's pairs at these places at most ``cap``: of a user with too many, those with the least words.
-
-    ``users`` is sorted and so are the places; ``cap`` may be an array with one number a user.
+    The two engines write XOR in two ways. What one of two numbers has less what both have is the same, bit by bit.
     """
-    owners = users[places]
-    held = np.bincount(owners, minlength=int(users[-1]) + 1 if len(users) else 0)
-    over = (held > cap)[owners]
-    if not over.any():
-        return places
-    crowded, whose = places[over], owners[over]
-    order = np.lexsort((words(crowded), whose))
-    firsts = np.flatnonzero(np.r_[True, whose[1:] != whose[:-1]])
-    ranks = np.arange(len(whose)) - np.repeat(firsts, np.diff(np.r_[firsts, len(whose)]))
-    limit = cap if isinstance(cap, int) else cap[whose]
-    kept = crowded[order[ranks < limit]]
-    return np.concatenate([places[~over], kept])
+    return f"({owner} | {key}) - ({owner} & {key})"
+
+
+def _word(seed: int) -> str:
+    """Return the number by which a pair is chosen; as text, because the least integer has no literal."""
+    return f"xxhash64(CAST('{seed}' AS BIGINT), print)"
+
+
+def _all(cap: int) -> str:
+    """Return all pairs, each with the number of keys that count of its user (``room``)."""
+    return f"SELECT person, place, units, print, {cap} AS room FROM {{pairs}}"
+
+
+def _among(cap: int) -> str:
+    """Return the pairs of keys that are asked for."""
+    return f"SELECT * FROM ({_all(cap)}) AS p SEMI JOIN {{asked}} AS a ON p.place = a.place"
+
+
+def _unlisted(cap: int) -> str:
+    """Return the pairs of all other keys."""
+    return f"SELECT * FROM ({_all(cap)}) AS p ANTI JOIN {{asked}} AS a ON p.place = a.place"
+
+
+def _beside(cap: int) -> str:
+    """Return the pairs of all other keys, for which there is the room that a user's keys among those asked leave."""
+    return f"""
+    SELECT o.person, o.place, o.units, o.print, greatest({cap} - coalesce(n.held, 0), 0) AS room
+    FROM ({_unlisted(cap)}) AS o
+    LEFT JOIN (SELECT person, count(*) AS held FROM ({_among(cap)}) AS a GROUP BY person) AS n ON o.person = n.person"""
+
+
+def _chosen(rows: str, seed: int) -> str:
+    """Return of each person's rows at most ``room``, those with the least words; ``held`` is how many there were."""
+    return f"""
+    SELECT place, units, held FROM (
+        SELECT place, units, room, count(*) OVER (PARTITION BY person) AS held,
+            row_number() OVER (PARTITION BY person ORDER BY {_word(seed)}, place) AS turn
+        FROM ({rows}) AS r WHERE {{some}}) AS ranked
+    WHERE turn <= room"""
+
+
+def _placed(batches: Iterable[Columns], asked: Integers) -> Integers:
+    """Return sums by place as one number for each place that is asked for."""
+    sums = np.zeros(len(asked), np.int64)
+    for block in _blocks(batches):
+        sums[np.searchsorted(asked, block.places)] = block.sums
+    return sums
+
+
+def _blocks(batches: Iterable[Columns]) -> Iterator[Block]:
+    """Yield places and sums, :data:`BLOCK` at a time."""
+    places = sums = np.empty(0, np.int64)
+    for more_places, more_sums in batches:
+        places, sums = np.concatenate([places, more_places]), np.concatenate([sums, more_sums])
+        if not (np.diff(places) > 0).all() or not (more_sums > 0).all():
+            raise SourceError("the records came in another order than was asked for, and nothing is published.")
+        while len(places) >= BLOCK:
+            yield Block(places[:BLOCK], sums[:BLOCK])
+            places, sums = places[BLOCK:], sums[BLOCK:]
+    if len(places):
+        yield Block(places, sums)

@@ -24,7 +24,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.files import Array
 from dpsketch.laws.choice import BOUNDS, CHOICE_TABLES, LARGEST, tables
 from dpsketch.laws.chosen import Choice
-from dpsketch.laws.names import are_names, collision_chance, stored_names
+from dpsketch.laws.names import are_names, stored_names
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import hold_whole
 from dpsketch.privacy import ApproximateCost, Cost, GaussianCost, Neighbours, PureCost
@@ -34,15 +34,12 @@ if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
     from dpsketch.laws.content import Content
 
-__all__ = ["COLLISION", "COUNTS", "ENTRIES", "TOTAL", "CountNoise", "EntriesLaw", "HistogramState", "ListedCounts"]
+__all__ = ["COUNTS", "ENTRIES", "TOTAL", "CountNoise", "EntriesLaw", "HistogramState", "ListedCounts"]
 
 # The part of a release, and the tables that its laws are for.
 ENTRIES, COUNTS, TOTAL = "entries", "counts", "total"
 # The arrays of the part beside the table, and those of a chosen bound.
 LISTED, FOUND, TABLE, OTHERS, BOUND = "listed", "found", "table", "others", "bound"
-# No histogram holds more records than this; as many texts meet in a secret hash with this chance at most.
-_MOST_RECORDS = 2**40
-COLLISION = collision_chance(_MOST_RECORDS)
 # A hair more noise outweighs the rounding of √m.
 _MARGIN = 1 + 1e-12
 # The bound that a prediction assumes where a release will choose it.
@@ -340,7 +337,7 @@ class CountingLaw(EntriesLaw):
                 arrays[law.name] = handle.add(each, law.name)
             arrays[BOUND] = np.array([self.chosen(arrays)])
         bound = self.bound(arrays)
-        sums, rest = state.content.sums(asked, bound)
+        sums, rest = state.content.sums(asked, bound, others=self.counts.others)
         add = handle.adder(COUNTS, member=bound)
         noisy = add(sums[np.searchsorted(asked, found)])
         if self.counts.others:
@@ -395,9 +392,7 @@ class ListedCounts(CountingLaw):
     counts : CountNoise
         The noise.
     epsilon : float or None
-        The ε at which a δ is computed: where a bound is chosen, and where ``hashed``.
-    hashed : bool
-        Whether keys may have been told apart by several secret hashes. That these fail is a part of δ then.
+        The ε at which a δ is computed, where a bound is chosen.
     choice : tuple of Additive
         The laws by which the bound is chosen; none if it is stated.
     """
@@ -406,12 +401,11 @@ class ListedCounts(CountingLaw):
 
     counts: CountNoise
     epsilon: float | None = None
-    hashed: bool = False
     choice: tuple[Additive, ...] = ()
 
     def __post_init__(self) -> None:
         CountingLaw.__post_init__(self)
-        if (self.epsilon is None) is (self.hashed or self.chooses):
+        if (self.epsilon is None) is self.chooses:
             raise InvalidInput("an ε is stated where a δ is computed, and only there.")
         if self.epsilon is not None and not 0 < self.epsilon < math.inf:
             raise InvalidInput("epsilon must be positive and finite.")
@@ -427,16 +421,16 @@ class ListedCounts(CountingLaw):
         return f"a public list of keys; {self.count_words if self.choice else self.counts.noises[0].words}"
 
     def costs(self) -> tuple[Cost, ...]:
-        """Return what the noise costs; the dearest bound, if it is chosen, and what a failing hash adds to δ."""
+        """Return what the noise costs; of the dearest bound, if it is chosen."""
         found = [self.counts.cost(bound, self.weight, self.neighbours) for bound in self._bounds]
         if self.epsilon is None:
             return (found[0],)
         epsilon = max((cost.epsilon for cost in found if isinstance(cost, PureCost)), default=0.0)
         mu = max((cost.mu for cost in found if isinstance(cost, GaussianCost)), default=0.0)
-        delta = COLLISION if self.hashed else 0.0
-        if mu:
-            epsilon, delta = max(epsilon, self.epsilon), delta + accounting.gaussian_delta(self.epsilon, mu)
-        return (ApproximateCost(epsilon, delta) if delta else PureCost(epsilon), *self.choice_costs())
+        if not mu:
+            return (PureCost(epsilon), *self.choice_costs())
+        delta = accounting.gaussian_delta(self.epsilon, mu)
+        return (ApproximateCost(max(epsilon, self.epsilon), delta), *self.choice_costs())
 
     def draw(self, state: HistogramState, handle: Handle) -> Arrays:
         """Return the counts of the list with noise."""

@@ -1,4 +1,4 @@
-"""How names of keys are written, and how likely a secret hash takes two keys for one."""
+"""How names of keys are written."""
 
 from __future__ import annotations
 
@@ -8,24 +8,7 @@ import numpy as np
 
 from dpsketch.files import Array
 
-__all__ = ["are_names", "collision_chance", "stored_names"]
-
-HASH_BITS = 127  # of a long text's identity; one of the 128 says that it is a hash
-
-
-def collision_chance(rows: int) -> float:
-    """Return a bound on the chance that any two different keys of a given number of rows are taken for one.
-
-    It is n²/2¹²⁸: n(n−1)/2 pairs, each of which meets with probability 2⁻¹²⁷ if SipHash-2-4 under a secret key cannot
-    be told from a random function (which is what it was designed for, and nobody has found otherwise). A table that
-    absorbed others under other secrets adds up their chances and its own.
-
-    Examples
-    --------
-    >>> collision_chance(10**9)
-    2.9387358770557188e-21
-    """
-    return min(1.0, float(rows) ** 2 * 0.5 ** (HASH_BITS + 1))
+__all__ = ["are_names", "stored_names", "text_or_bytes"]
 
 
 def stored_names(names: list[Any]) -> Array:
@@ -48,3 +31,11 @@ def are_names(listed: Any, found: Any = ()) -> bool:
     names = held[0] + held[1]
     good = len({type(name) for name in names}) <= 1 and all(isinstance(name, int | bytes) for name in names)
     return good and len(set(names)) == len(names) and held[1] == sorted(held[1])
+
+
+def text_or_bytes(name: bytes) -> str | bytes:
+    """Return bytes as the text that they are, if they are one."""
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        return name

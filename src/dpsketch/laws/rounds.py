@@ -25,7 +25,7 @@ from dpsketch.core.codec import stored
 from dpsketch.core.laws import Additive, Arrays
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
-from dpsketch.laws.entries import COLLISION, NOTHING, CountingLaw, CountNoise, HistogramState
+from dpsketch.laws.entries import NOTHING, CountingLaw, CountNoise, HistogramState
 from dpsketch.laws.joint import joint_delta, log_hidden
 from dpsketch.noise import RoundedGaussian
 from dpsketch.numbers import hold_real
@@ -71,7 +71,7 @@ class WeightedRounds(CountingLaw):
     Privacy
     -------
     The δ of all rounds and the counts together is that of :func:`rounds_delta`, for the bound on counts that shifts
-    them most. That a secret hash takes two keys for one is a part of δ. A choice of the bound is added.
+    them most. A choice of the bound is added.
     """
 
     weights: Table
@@ -138,8 +138,8 @@ class WeightedRounds(CountingLaw):
         return {**rounds, **CountingLaw.slots(self)}
 
     def costs(self) -> tuple[Cost, ...]:
-        """Return ε with the joint δ and that of the hash, and what the choice costs."""
-        return (ApproximateCost(self.epsilon, self.delta + COLLISION), *self.choice_costs())
+        """Return ε with the joint δ, and what the choice costs."""
+        return (ApproximateCost(self.epsilon, self.delta), *self.choice_costs())
 
     def draw(self, state: HistogramState, handle: Handle) -> Arrays:
         """Return the names that weights find, and counts; listed or found keys take no more weight."""

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import gamma, ndtri
 
-from dpsketch.accounting.stable import stable_information, stable_table
+from dpsketch.accounting.moments import stable_information, stable_table
 from dpsketch.arrays import Floats
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import probability

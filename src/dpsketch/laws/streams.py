@@ -16,10 +16,7 @@ from dpsketch.core.laws import Arrays, Law, additive_cost
 from dpsketch.core.move import Table
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.files import Array
-from dpsketch.laws.blocks import Blocks
-from dpsketch.laws.designs import LONGEST, Banded, Contribution, Design, Filter
-from dpsketch.laws.pan_private import PanPrivate
-from dpsketch.laws.recurrence import Recurrence
+from dpsketch.laws.designs import LONGEST, Banded, Blocks, Contribution, Design, Filter, PanPrivate, Recurrence
 from dpsketch.noise import Noise, RoundedGaussian
 from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import Again, ApproximateCost, Cost, Neighbours, Unit
@@ -197,7 +194,7 @@ class Seizable(Published):
     Privacy
     -------
     A record that came before the seizure moves the state, one that came after it moves only what was published since
-    (see :mod:`dpsketch.laws.pan_private`). Both carry the same noise, so that the dearer of the two costs
+    (see :mod:`dpsketch.laws.designs`). Both carry the same noise, so that the dearer of the two costs
     what the publications cost.
     """
 
@@ -232,7 +229,7 @@ class Found(Published):
 
     Privacy
     -------
-    See :mod:`dpsketch.sketches.continual.names`: (ε, δ_G(ε; μ) + δ_T) for δ_T = ``names``.
+    See :mod:`dpsketch.sketches.continual.stream`: (ε, δ_G(ε; μ) + δ_T) for δ_T = ``names``.
     """
 
     epsilon: float = 0.0

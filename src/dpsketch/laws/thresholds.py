@@ -1,9 +1,9 @@
 """From which noisy count on a key is listed, so that no name shows who was there; all from public facts.
 
 A key is listed where its count is at least 1 and count plus noise reaches the *cutoff*. A key that one unit alone holds
-has a count of at most ``weight``, and is listed with a small probability only, which is a part of δ. How likely that
-is together with what the other counts tell is exact for each noise below: :func:`delta_of` computes it from the law's
-own fields, when a release is paid for and when a file is read.
+has a count of at most ``weight``, and is listed with a small probability only. :func:`delta_of` computes the exact δ of
+names and counts together from the law's own fields, when a release is paid for and when a file is read. It is a maximum
+over how many of a unit's keys are new; δ is not divided between names and counts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from dpsketch.core.laws import Arrays, additive_cost
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.laws.entries import (
-    COLLISION,
     COUNTS,
     NOTHING,
     OTHERS,
@@ -71,7 +70,7 @@ class CountThreshold(EntriesLaw):
     Privacy
     -------
     The δ of names and counts together is exact, see :func:`delta_of`. The total is a table of its own, whose cost is
-    added. That a secret hash takes two keys for one is a part of δ.
+    added.
     """
 
     epsilon: float
@@ -120,7 +119,7 @@ class CountThreshold(EntriesLaw):
 
     @property
     def delta(self) -> float:
-        """The joint δ of names and counts, without that of the hash."""
+        """The joint δ of names and counts."""
         facts = {"keys": self.keys, "weight": self.weight, "replace": self.replaces}
         return delta_of(self.noise, self.cutoff, epsilon=self.epsilon, **facts)
 
@@ -129,8 +128,8 @@ class CountThreshold(EntriesLaw):
         return {COUNTS: self.noise} if self.total is None else {COUNTS: self.noise, TOTAL: self.total}
 
     def costs(self) -> tuple[Cost, ...]:
-        """Return ε with the joint δ and that of the hash, and the cost of the total."""
-        found: tuple[Cost, ...] = (ApproximateCost(self.epsilon, self.delta + COLLISION),)
+        """Return ε with the joint δ, and the cost of the total."""
+        found: tuple[Cost, ...] = (ApproximateCost(self.epsilon, self.delta),)
         if self.total is None:
             return found
         return (*found, additive_cost(self.total, self._total_table.between(self.neighbours)))

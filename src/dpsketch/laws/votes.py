@@ -39,7 +39,7 @@ from dpsketch.truncated import TruncatedLaplace
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
     from dpsketch.hashing import KeyType
-    from dpsketch.sketches.histogram.votes.table import VoteTable
+    from dpsketch.sketches.histogram.votes import VoteTable
 
 __all__ = ["BUCKETS", "MOST_KEYS", "VOTE_FORMS", "VoteForm", "Votes", "vote_delta"]
 

@@ -5,7 +5,7 @@ charged here before its noise is drawn. A charge that would exceed the dataset's
 charged and nothing is released.
 
 Beside each charge that a command makes stands whether its release began to be written. Until then the charge can be
-taken up again by the same command; see :mod:`dpsketch.ledger.delivery`.
+taken up again by the same command; see :mod:`dpsketch.ledger.annexes`.
 """
 
 from typing import TYPE_CHECKING
@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 from dpsketch import lazy
 
 if TYPE_CHECKING:
-    from dpsketch.ledger.book import Ledger
+    from dpsketch.ledger.book import Ledger, Payment, binding_of
     from dpsketch.ledger.parts import Division
-    from dpsketch.ledger.payment import Payment, binding_of
     from dpsketch.ledger.values import Charge, Entry, Origin, Preview, Problem, Spent, Total
 else:
     __getattr__ = lazy.names(
-        __name__, book="Ledger", parts="Division", payment="Payment binding_of",
+        __name__, book="Ledger Payment binding_of", parts="Division",
         values="Charge Entry Origin Preview Problem Spent Total",
     )  # fmt: skip
 

@@ -1,26 +1,38 @@
-"""The ledger itself: totals, charges, and the check that nobody changed them."""
+"""The ledger itself: totals, charges, the check that nobody changed them, and a payment for one release."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
-from dpsketch.ledger import days, delivery, members, singles
-from dpsketch.ledger.balance import preview_of, spent_of
-from dpsketch.ledger.chain import Link, State, append, find_problems, fits, read_entries, read_names, read_state
+from dpsketch.ledger import annexes
+from dpsketch.ledger.chain import append, find_problems, read_entries, read_names, read_state
 from dpsketch.ledger.connection import Connection
-from dpsketch.ledger.parts import Division
-from dpsketch.ledger.store import Store, home_file
-from dpsketch.ledger.values import Charge, Entry, Order, Origin, Preview, Problem, Spent, Total
+from dpsketch.ledger.parts import Division, Link, State, fits
+from dpsketch.ledger.store import Store, canonical, home_file
+from dpsketch.ledger.values import (
+    Charge,
+    Entry,
+    Order,
+    Origin,
+    Preview,
+    Problem,
+    Spent,
+    Total,
+    preview_of,
+    spent_of,
+)
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Cost, Unit, cost_to_json
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "Payment", "binding_of"]
 
 # A cost past this protects nobody, and enough of them would not add up to a number.
 _LARGEST = 1e9
@@ -199,7 +211,7 @@ class Ledger:
                 state = State(link, unit, None, Counter(), 0)
             _check_unit(dataset, state.unit, unit)
             _check_part(dataset, state.division, part, state.parts)
-            open_charges = [] if binding is None else delivery.find_open(connection, dataset, binding)
+            open_charges = [] if binding is None else annexes.find_open(connection, dataset, binding)
             if open_charges:
                 paid = {entry.id: entry for entry in read_entries(connection, dataset)}
                 for row, digest in open_charges:
@@ -207,21 +219,21 @@ class Ledger:
                     if entry is not None and _pays_for(entry, digest, order):
                         charge = Charge(dataset, row, digest, state.total)
                         if origin is not None:
-                            delivery.put_origin(connection, charge, origin)
+                            annexes.put_origin(connection, charge, origin)
                         return charge, True
-            singles.refuse_charged(connection, single)
-            known = set() if part is None else members.refuse_other_part(connection, dataset, part, named)
+            annexes.refuse_charged(connection, single)
+            known = set() if part is None else annexes.refuse_other_part(connection, dataset, part, named)
             if state.total is not None and not fits(state.charged(costs, part), state.total):
                 raise BudgetExceeded(preview_of(dataset, state, costs, part).words)
             link = append(connection, dataset, state.link, "charge", unit=unit, costs=costs, part=part, note=note)
             charge = Charge(dataset, link.rows - 1, link.head, state.total)
             if binding is not None:
-                delivery.bind(connection, charge, binding)
+                annexes.bind(connection, charge, binding)
             if origin is not None:
-                delivery.put_origin(connection, charge, origin)
-            singles.add(connection, charge, single)
+                annexes.put_origin(connection, charge, origin)
+            annexes.add_singles(connection, charge, single)
             if part is not None:
-                members.add(connection, charge, part, [name for name in named if name not in known])
+                annexes.add_members(connection, charge, part, [name for name in named if name not in known])
             return charge, False
 
         return self._store.write(dataset, work)
@@ -251,10 +263,10 @@ class Ledger:
             read_state(connection, charge.dataset)  # refuses rows that were altered
             paid = [entry for entry in read_entries(connection, charge.dataset) if entry.digest == charge.digest]
             if not paid:
-                raise days.unpaid(charge)
+                raise annexes.unpaid(charge)
             if (part := paid[0].part) is not None:
-                known = members.refuse_other_part(connection, charge.dataset, part, names)
-                members.add(connection, charge, part, [name for name in names if name not in known])
+                known = annexes.refuse_other_part(connection, charge.dataset, part, names)
+                annexes.add_members(connection, charge, part, [name for name in names if name not in known])
 
         self._store.write(charge.dataset, work)
 
@@ -278,7 +290,7 @@ class Ledger:
             The stream was charged to another ledger.
         """
         number = whole_number("day", day, low=1, high=2**63 - 1)
-        self._store.write(charge.dataset, lambda connection: days.put(connection, charge, number, publication))
+        self._store.write(charge.dataset, lambda connection: annexes.put_day(connection, charge, number, publication))
 
     def last_day(self, charge: Charge) -> tuple[int, str] | None:
         """Return the newest day that a stream has shown, with the digest of its publication; None before one.
@@ -288,9 +300,9 @@ class Ledger:
         LedgerError
             The stream was charged to another ledger.
         """
-        found = self._store.read(lambda connection: days.last(connection, charge), None)
+        found = self._store.read(lambda connection: annexes.last_day(connection, charge), None)
         if found is None:  # a ledger without a row
-            raise days.unpaid(charge)
+            raise annexes.unpaid(charge)
         return found[0] if found else None
 
     def preview(self, dataset: str, costs: Sequence[Cost], *, unit: Unit, part: str | None = None) -> Preview:
@@ -329,11 +341,11 @@ class Ledger:
         """Remember that a source's records are charged to a dataset; ``source`` is a digest of where it lies."""
         _check_name(dataset)
         _check_text(source, "a source", longest=200)
-        self._store.write(dataset, lambda connection: delivery.put_source(connection, source, dataset))
+        self._store.write(dataset, lambda connection: annexes.put_source(connection, source, dataset))
 
     def named_sources(self) -> dict[str, str]:
         """Return the dataset of every source that was named."""
-        return self._store.read(delivery.read_sources, {})
+        return self._store.read(annexes.read_sources, {})
 
     def verify(self, release_charges: Iterable[Charge] = ()) -> list[Problem]:
         """Return every row that was altered, moved or deleted; an empty list if all are as they were written.
@@ -351,6 +363,72 @@ class Ledger:
     def _unknown(self, dataset: str) -> LedgerError:
         names = ", ".join(repr(name) for name in self.datasets()[:10]) or "none"
         return LedgerError(f"the ledger {self._store} has no dataset {dataset!r}. Its datasets: {names}.")
+
+
+class Payment(Ledger):
+    """A ledger that takes one charge, for one release.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The ledger that is charged.
+    binding : str
+        What the release is made of, from :func:`binding_of`.
+    origin : Origin, optional
+        Where it is written, from what and by whom, for readers of the ledger.
+
+    Attributes
+    ----------
+    made : Charge or None
+        The charge, once it is made.
+    resumed : bool
+        Whether it was made before, for a release of which nothing was ever written.
+
+    Privacy
+    -------
+    A charge of the same binding, dataset, costs, unit and note that is still open is used again. It is open only while
+    no byte of a draw has left the process that made it, which :meth:`close` ends before the first one does. Of several
+    processes that hold one open charge, one can close it; the others must throw their draws away.
+    """
+
+    def __init__(self, ledger: Ledger, binding: str, origin: Origin | None = None) -> None:
+        self._store = ledger._store
+        self._binding = binding
+        self._origin = origin
+        self.made: Charge | None = None
+        self.resumed = False
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the ledger's file; None for a database."""
+        return None if self._store.file is None else self._store.file.parent
+
+    def _pay(self, order: Order) -> tuple[Charge, bool]:
+        """Charge the release, or take up the charge that was made for it before; once."""
+        if self.made is not None:
+            raise LedgerError("this payment has been made, and pays for one release only.")
+        self.made, self.resumed = super()._pay(order)
+        return self.made, self.resumed
+
+    def close(self) -> None:
+        """Record that the release is about to be written; to be called before its first byte is.
+
+        Raises
+        ------
+        ReleaseRefused
+            Another process closed the charge. This one must not write what it drew.
+        """
+        if (made := self.made) is None:
+            raise LedgerError("this payment has not been made, so nothing can be written for it.")
+        self._store.write(made.dataset, lambda connection: annexes.close(connection, made))
+
+
+def binding_of(partials: frozenset[str], **release: Any) -> str:
+    """Name what a payment is for: the partials in a sketch, and what is made of them (budget, spec, options).
+
+    No count or cell of the sketch goes into it, so it tells nothing of the records.
+    """
+    return hashlib.sha256(canonical({"partials": sorted(partials), **release}).encode()).hexdigest()
 
 
 def _pays_for(entry: Entry, digest: str, order: Order) -> bool:

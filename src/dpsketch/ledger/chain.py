@@ -8,79 +8,26 @@ and its last digest, so that rows missing at the end show as well. It is updated
 from __future__ import annotations
 
 import json
-import math
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from dpsketch import accounting
 from dpsketch.errors import LedgerError
-from dpsketch.ledger import delivery
+from dpsketch.ledger.annexes import ANNEXES, read_origins, read_written
 from dpsketch.ledger.connection import Connection
-from dpsketch.ledger.days import DAYS
-from dpsketch.ledger.delivery import DELIVERIES, ORIGINS
-from dpsketch.ledger.layout import TABLES, canonical, row_digest
-from dpsketch.ledger.members import MEMBERS
-from dpsketch.ledger.parts import Division, other_spelling, worst_histories
-from dpsketch.ledger.singles import SINGLES
+from dpsketch.ledger.parts import Division, Link, State, other_spelling
+from dpsketch.ledger.store import TABLES, canonical, row_digest
 from dpsketch.ledger.values import Charge, Entry, Kind, Origin, Problem, Total
 from dpsketch.privacy import Cost, Unit, cost_from_json, cost_to_json
 
-__all__ = ["Link", "State", "append", "find_problems", "fits", "read_entries", "read_names", "read_state"]
+__all__ = ["append", "find_problems", "read_entries", "read_names", "read_state"]
 
-# The layout of a dataset's rows: with parts it is the second one, which versions that know no parts refuse.
+# The layout of a dataset's rows.
 _FORMAT = 1
-_FORMAT_OF_PARTS = 2
-# So many missing rows in a row are named.
+# Missing rows in a row of which each is named.
 _MOST_TOLD = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """Where a chain ends: how many rows it has, and the last one's digest."""
-
-    rows: int
-    head: str
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """A dataset as its rows tell: its budget, and its charges counted by what they cost.
-
-    ``costs`` are those of releases that name no part, and ``parts`` those of each part.
-    """
-
-    link: Link
-    unit: Unit
-    total: Total | None
-    costs: Counter[Cost]
-    releases: int
-    division: Division | None = None
-    parts: dict[str, Counter[Cost]] = field(default_factory=dict)
-
-    @property
-    def histories(self) -> list[Counter[Cost]]:
-        """What one unit's change can touch; the worst of them is what is spent."""
-        return worst_histories(self.costs, self.parts, self.unit, self.division)
-
-    def charged(self, costs: Iterable[Cost], part: str | None) -> State:
-        """Return the state after a charge."""
-        more = Counter(costs)
-        if part is None:
-            return replace(self, costs=self.costs + more, releases=self.releases + 1)
-        parts = self.parts | {part: self.parts.get(part, Counter()) + more}
-        return replace(self, parts=parts, releases=self.releases + 1)
-
-
-def fits(state: State, total: Total) -> bool:
-    """Say whether all that one unit's change can touch stays within a total."""
-    return all(
-        accounting.fits(costs, epsilon=total.epsilon, delta=total.delta, rho=total.rho) for costs in state.histories
-    )
 
 
 def append(
@@ -102,8 +49,8 @@ def append(
         "id": 0 if link is None else link.rows,
         "kind": kind,
         "time": datetime.now(UTC).isoformat(timespec="microseconds"),
-        "costs": _written_costs(costs, part),
-        "total": canonical(None if total is None else total.to_json() | _written_division(division)),
+        "costs": canonical({"part": part, "costs": [cost_to_json(cost) for cost in costs]}),
+        "total": canonical(None if total is None else total.to_json() | {"parts": division and division.to_json()}),
         "unit": canonical(unit.to_json()),
         "note": note,
         "previous": "" if link is None else link.head,
@@ -111,12 +58,9 @@ def append(
     end = Link(1 if link is None else link.rows + 1, row_digest(row))
     connection.insert(TABLES.entries, **row, digest=end.head)
     if link is None:
-        layout = _FORMAT if division is None else _FORMAT_OF_PARTS
-        connection.insert(TABLES.datasets, name=dataset, format=layout, rows=end.rows, head=end.head)
-    else:
-        change = {"rows": end.rows, "head": end.head} | ({} if division is None else {"format": _FORMAT_OF_PARTS})
-        if connection.update(TABLES.datasets, change, name=dataset, head=link.head) != 1:
-            raise LedgerError(f"dataset {dataset!r} changed while it was charged. Nothing was charged; try again.")
+        connection.insert(TABLES.datasets, name=dataset, format=_FORMAT, rows=end.rows, head=end.head)
+    elif connection.update(TABLES.datasets, {"rows": end.rows, "head": end.head}, name=dataset, head=link.head) != 1:
+        raise LedgerError(f"dataset {dataset!r} changed while it was charged. Nothing was charged; try again.")
     return end
 
 
@@ -128,7 +72,7 @@ def read_names(connection: Connection) -> list[str]:
 def read_entries(connection: Connection, dataset: str) -> list[Entry]:
     """Return a dataset's charges, oldest first."""
     rows = connection.select(TABLES.entries, dataset=dataset)
-    written, known = delivery.read_written(connection, dataset), delivery.read_origins(connection, dataset)
+    written, known = read_written(connection, dataset), read_origins(connection, dataset)
     with _parsing(dataset):
         return [_entry(row, written.get(row["id"]), known.get(row["id"])) for row in rows if row["kind"] == "charge"]
 
@@ -143,7 +87,7 @@ def read_state(connection: Connection, dataset: str) -> State | None:
     if len(found) > 1:
         raise _damaged(dataset)
     own = found[0] if found else None
-    if own is not None and own["format"] not in (_FORMAT, _FORMAT_OF_PARTS):
+    if own is not None and own["format"] != _FORMAT:
         raise LedgerError(f"dataset {dataset!r} was written by a later version of dpsketch. Upgrade to use its ledger.")
     rows = connection.select(TABLES.entries, dataset=dataset)
     if own is None:
@@ -200,7 +144,7 @@ def find_problems(connection: Connection, charges: Iterable[Charge]) -> list[Pro
             problems += _end_problems(name, rows, heads[name]["rows"], heads[name]["head"])
         else:
             problems.append(Problem(name, None, "was deleted from the list of datasets, but its rows are there."))
-    for annex in (DELIVERIES, SINGLES, MEMBERS, ORIGINS, DAYS):
+    for annex in ANNEXES:
         problems += annex.find_problems(connection, digests)
     for charge in charges:
         found = digests.get((charge.dataset, charge.id))
@@ -257,35 +201,18 @@ def _entry(row: dict[str, Any], written: bool | None, origin: Origin | None) -> 
     return Entry(row["dataset"], row["id"], row["time"], costs, unit, row["note"], row["digest"], written, part, origin)
 
 
-def _written_costs(costs: Sequence[Cost], part: str | None) -> str:
-    """Write what a charge costs; a list where it names no part, as rows of every version are."""
-    listed = [cost_to_json(cost) for cost in costs]
-    return canonical(listed if part is None else {"part": part, "costs": listed})
-
-
 def _read_costs(text: str) -> tuple[tuple[Cost, ...], str | None]:
-    match json.loads(text, parse_int=_whole):
-        case {"part": str(part), "costs": list(listed)}:
+    match json.loads(text):
+        case {"part": str() | None as part, "costs": list(listed)}:
             return tuple(cost_from_json(cost) for cost in listed), part
-        case list(listed):
-            return tuple(cost_from_json(cost) for cost in listed), None
-    raise ValueError("a charge's costs are a list.")
-
-
-def _whole(digits: str) -> float:
-    # Ledgers of earlier versions may hold a cost that no float does. It stays there, and is without end.
-    return int(digits) if len(digits) <= sys.float_info.max_10_exp else math.inf
-
-
-def _written_division(division: Division | None) -> dict[str, Any]:
-    return {} if division is None else {"parts": division.to_json()}
+    raise ValueError("a charge has a part, or null, and a list of costs.")
 
 
 def _read_total(text: str) -> tuple[Total | None, Division | None]:
     value = json.loads(text)
     if value is None:
         return None, None
-    parts = value.pop("parts", None)
+    parts = value.pop("parts")
     return Total(**value), None if parts is None else Division(**parts)
 
 

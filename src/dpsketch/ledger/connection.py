@@ -1,4 +1,4 @@
-"""A connection to the database under a ledger, by the driver itself: the standard library's for SQLite, or psycopg.
+"""A connection to a SQLite file or a PostgreSQL database, by the driver itself: the standard library's, or psycopg.
 
 Statements are written once, for both databases, with ``?`` where a value goes. Values never become part of a statement.
 """
@@ -11,28 +11,90 @@ import random
 import sqlite3
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, unquote
 
-from dpsketch.errors import LedgerError
-from dpsketch.ledger.layout import TABLES, LedgerTable
+from dpsketch.errors import InvalidInput, LedgerError
 
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["Connection", "PostgresConnection", "SqliteConnection", "SqliteReading"]
+__all__ = ["Connection", "DatabaseTable", "PostgresConnection", "SqliteConnection", "SqliteReading", "locate", "shown"]
 
-# So long, in seconds, a change waits for the one before it.
+# Seconds that a change waits for the one before it.
 _PATIENCE = 120
+_NUMBERS = {"format": "INTEGER", "rows": "BIGINT", "id": "BIGINT", "day": "BIGINT"}
 # A server may be set to answer a COMMIT before it has written it, and would forget a charge in a crash.
 _DURABLE = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
 
 
+def locate(url: str | Path) -> Path | dict[str, str]:
+    """Return the absolute path of a SQLite file, or the options by which PostgreSQL's library reaches a database.
+
+    A path, ``sqlite:///path`` or ``postgresql://user:password@host:port/database?option=value``, which that library
+    takes apart. User, password, database, options and the path may be percent-encoded.
+    """
+    scheme, separator, rest = str(url).partition("://")
+    if isinstance(url, Path) or not separator or scheme == "sqlite":
+        path = unquote(rest.partition("/")[2].partition("?")[0]) if scheme == "sqlite" and separator else str(url)
+        if path in ("", ":memory:"):
+            raise InvalidInput("a ledger must outlive the process: give it a file, as in sqlite:///budget.db.")
+        # Absolute, so that a process that changes its folder keeps its database.
+        return Path(os.path.normpath(Path(path).expanduser().absolute()))
+    if scheme not in ("postgresql", "postgres"):
+        raise InvalidInput("a ledger is a path, sqlite:///path or postgresql://user@host/database.")
+    errors = PostgresConnection.errors()
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        options = {name: str(value) for name, value in conninfo_to_dict(str(url)).items()}
+    except errors:  # it may quote a password
+        options = {"host": "@"}
+    # A password with one of these characters ends early, and its rest would be shown as a port, a host or a database.
+    port = options.get("port", "").replace(",", "")
+    if "@" in options.get("host", "") + options.get("dbname", "") or not (port.isdigit() or not port):
+        raise InvalidInput(
+            "a ledger's URL is postgresql://user:password@host:port/database?option=value, with options that "
+            "PostgreSQL knows. An '@', a '/' or a '%' in a user or a password is written as %40, %2F or %25."
+        )
+    return options
+
+
+def shown(place: Path | Mapping[str, str]) -> str:
+    """Return where a database lies, for people, without its password."""
+    if isinstance(place, Path):
+        return str(place)
+    user, host = quote(place.get("user", "")), place.get("host", "")
+    who = f"{user}{':***' if 'password' in place else ''}"
+    where = f"[{host}]" if ":" in host else quote(host, safe=",")
+    port = f":{place['port']}" if "port" in place else ""
+    return f"postgresql://{who}{'@' if who else ''}{where}{port}/{place.get('dbname', '')}"
+
+
+class DatabaseTable(NamedTuple):
+    """A table: its name, the columns of its key, and the others. Columns are text or numbers, and never null."""
+
+    name: str
+    key: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns, those of the key first."""
+        return self.key + self.others
+
+    @property
+    def definition(self) -> str:
+        """The statement that makes the table."""
+        columns = "".join(f"{column} {_NUMBERS.get(column, 'TEXT')} NOT NULL, " for column in self.columns)
+        return f"CREATE TABLE {self.name} ({columns}PRIMARY KEY ({', '.join(self.key)}))"
+
+
 class Connection(ABC):
-    """What a ledger asks of a database. A transaction begins where :meth:`reading` or :meth:`writing` says so."""
+    """A session. A transaction begins where :meth:`reading` or :meth:`writing` says so."""
 
     _placeholder: str
     _session: sqlite3.Connection | psycopg.Connection[Any]
@@ -48,40 +110,40 @@ class Connection(ABC):
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[None]:
-        """See one state of the ledger, whatever others write meanwhile."""
+        """See one state of the database, whatever others write meanwhile."""
 
     @abstractmethod
-    def writing(self, dataset: str) -> AbstractContextManager[None]:
-        """Change a dataset alone, with all tables there; commit at the end, or undo everything."""
+    def writing(self, lock: str, make: Iterable[DatabaseTable] = ()) -> AbstractContextManager[None]:
+        """Hold a lock of that name alone, make the tables that are missing, and commit at the end or undo it all."""
 
     @abstractmethod
-    def has_table(self, table: LedgerTable) -> bool:
-        """Say whether the database has a table; a ledger of an earlier version may lack one until it is written to."""
+    def has_table(self, table: DatabaseTable) -> bool:
+        """Say whether the database has a table."""
 
-    def insert(self, table: LedgerTable, **row: Any) -> None:
+    def insert(self, table: DatabaseTable, **row: Any) -> None:
         """Add a row."""
         marks = ", ".join("?" for _ in table.columns)
         values = [row[column] for column in table.columns]
         self.run(f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES ({marks})", *values)
 
-    def update(self, table: LedgerTable, change: Mapping[str, Any], **own: Any) -> int:
+    def update(self, table: DatabaseTable, change: Mapping[str, Any], **own: Any) -> int:
         """Change the rows that :meth:`select` would return; say how many there were."""
         changes = ", ".join(f"{column} = ?" for column in change)
         condition, values = _condition(own)
         return self.run(f"UPDATE {table.name} SET {changes}{condition}", *change.values(), *values)
 
-    def delete(self, table: LedgerTable, **own: Any) -> None:
+    def delete(self, table: DatabaseTable, **own: Any) -> None:
         """Delete the rows that :meth:`select` would return."""
         condition, values = _condition(own)
         self.run(f"DELETE FROM {table.name}{condition}", *values)
 
-    def select(self, table: LedgerTable, **own: Any) -> list[dict[str, Any]]:
+    def select(self, table: DatabaseTable, **own: Any) -> list[dict[str, Any]]:
         """Return the rows whose columns have the values given, or one of those in a list, in the order of the key."""
         condition, values = _condition(own)
         query = f"SELECT {', '.join(table.columns)} FROM {table.name}{condition} ORDER BY {', '.join(table.key)}"
         return [dict(zip(table.columns, row, strict=True)) for row in self.rows(query, *values)]
 
-    def distinct(self, table: LedgerTable, column: str) -> list[Any]:
+    def distinct(self, table: DatabaseTable, column: str) -> list[Any]:
         """Return the values that a column has, each once."""
         return [value for (value,) in self.rows(f"SELECT DISTINCT {column} FROM {table.name}")]
 
@@ -111,11 +173,8 @@ class Connection(ABC):
     def _commit(self) -> None:
         self._execute("COMMIT")
 
-    def _has_all_tables(self) -> bool:
-        return all(map(self.has_table, TABLES))
-
-    def _make_tables(self) -> None:
-        for table in TABLES:
+    def _make_tables(self, tables: Iterable[DatabaseTable]) -> None:
+        for table in tables:
             if not self.has_table(table):
                 self._execute(table.definition)
 
@@ -157,14 +216,14 @@ class SqliteConnection(Connection):
         return self._transaction("BEGIN")
 
     @contextmanager
-    def writing(self, dataset: str) -> Iterator[None]:
-        """Lock the file for all datasets before anything is read."""
+    def writing(self, lock: str, make: Iterable[DatabaseTable] = ()) -> Iterator[None]:
+        """Lock the file as a whole before anything is read."""
         self._keep_log()
         with self._transaction("BEGIN IMMEDIATE"):
-            self._make_tables()
+            self._make_tables(make)
             yield
 
-    def has_table(self, table: LedgerTable) -> bool:
+    def has_table(self, table: DatabaseTable) -> bool:
         """Say whether the file has a table."""
         return self.rows("SELECT count(*) FROM sqlite_master WHERE name = ?", table.name) != [(0,)]
 
@@ -211,7 +270,7 @@ class SqliteReading(SqliteConnection):
         log = Path(f"{self._file}-wal")
         if self._before is not None and (self._version() != self._before or (log.exists() and log.stat().st_size)):
             raise LedgerError(
-                f"the ledger {self._file} has changes in its log, which cannot be read without the right to write "
+                f"{self._file} has changes in its log, which cannot be read without the right to write "
                 "beside it. Read it again when its writer has ended, or as its owner."
             )
 
@@ -241,7 +300,7 @@ class PostgresConnection(Connection):
         try:
             from psycopg import Error
         except ImportError:
-            raise LedgerError("a ledger in PostgreSQL needs psycopg: pip install 'dpsketch[postgres]'.") from None
+            raise LedgerError("a database in PostgreSQL needs psycopg: pip install 'dpsketch[postgres]'.") from None
         return Error
 
     def reading(self) -> AbstractContextManager[None]:
@@ -249,33 +308,31 @@ class PostgresConnection(Connection):
         return self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ")
 
     @contextmanager
-    def writing(self, dataset: str) -> Iterator[None]:
-        """Lock the dataset, then begin."""
-        if not self._has_all_tables():
-            # Two sessions that create one table at a time trip over each other, IF NOT EXISTS or not.
-            self._lock("")
-            self._make_tables()
-            self._execute("SELECT pg_advisory_unlock(?)", [_lock_key("")])
+    def writing(self, lock: str, make: Iterable[DatabaseTable] = ()) -> Iterator[None]:
+        """Take the lock, then begin."""
+        if make:
+            self._lock("")  # two sessions that create one table at a time trip over each other, IF NOT EXISTS or not
         # A transaction sees what was committed before its first statement, so the lock has to come before it. The
         # lock ends with the session, whatever ends the session.
-        self._lock(dataset)
+        self._lock(lock)
         with self._transaction("BEGIN ISOLATION LEVEL SERIALIZABLE"):
             self._execute(_DURABLE)
+            self._make_tables(make)
             yield
 
-    def has_table(self, table: LedgerTable) -> bool:
+    def has_table(self, table: DatabaseTable) -> bool:
         """Say whether the database has a table where the session looks for tables."""
         return self.rows("SELECT to_regclass(?)", table.name) != [(None,)]
 
-    def _lock(self, dataset: str) -> None:
+    def _lock(self, name: str) -> None:
         # In one statement: behind a pooler two may go to two sessions, and the second would wait without end.
         lock = "SELECT set_config('lock_timeout', ?, false), pg_advisory_lock(?)"
-        self._execute(lock, [f"{_PATIENCE * 1000:.0f}", _lock_key(dataset)])
+        self._execute(lock, [f"{_PATIENCE * 1000:.0f}", _lock_key(name)])
 
     def _commit(self) -> None:
         # PostgreSQL answers the COMMIT of a transaction that failed with a ROLLBACK, and calls that no error.
         if self._execute("COMMIT").statusmessage != "COMMIT":
-            raise LedgerError("the ledger's transaction was undone by the database. Nothing was charged.")
+            raise LedgerError("the transaction was undone by the database. Nothing was charged.")
 
 
 def _condition(own: Mapping[str, Any]) -> tuple[str, list[Any]]:
@@ -292,6 +349,6 @@ def _condition(own: Mapping[str, Any]) -> tuple[str, list[Any]]:
     return (f" WHERE {' AND '.join(terms)}" if terms else ""), values
 
 
-def _lock_key(dataset: str) -> int:
-    digest = hashlib.sha256(b"dpsketch ledger\0" + dataset.encode()).digest()
+def _lock_key(name: str) -> int:
+    digest = hashlib.sha256(b"dpsketch ledger\0" + name.encode()).digest()
     return int.from_bytes(digest[:8], signed=True)

@@ -37,15 +37,19 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
+from dpsketch import accounting
 from dpsketch.errors import InvalidInput
 from dpsketch.privacy import ApproximateCost, Cost, GaussianCost, MomentCost, PureCost, Unit, ZcdpCost
 
-__all__ = ["Division", "other_spelling", "worst_histories"]
+if TYPE_CHECKING:
+    from dpsketch.ledger.values import Total
+
+__all__ = ["Division", "Link", "State", "fits", "other_spelling", "worst_histories"]
 
 # Parts of these names are written in one way only, so that no part has two names.
 _FORMS = {
@@ -115,6 +119,50 @@ def other_spelling(name: str, known: Iterable[str]) -> str | None:
 
 def _folded(name: str) -> str:
     return "".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Where a chain ends: how many rows it has, and the last one's digest."""
+
+    rows: int
+    head: str
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A dataset as its rows tell: its budget, and its charges counted by what they cost.
+
+    ``costs`` are those of releases that name no part, and ``parts`` those of each part.
+    """
+
+    link: Link
+    unit: Unit
+    total: Total | None
+    costs: Counter[Cost]
+    releases: int
+    division: Division | None = None
+    parts: dict[str, Counter[Cost]] = field(default_factory=dict)
+
+    @property
+    def histories(self) -> list[Counter[Cost]]:
+        """What one unit's change can touch; the worst of them is what is spent."""
+        return worst_histories(self.costs, self.parts, self.unit, self.division)
+
+    def charged(self, costs: Iterable[Cost], part: str | None) -> State:
+        """Return the state after a charge."""
+        more = Counter(costs)
+        if part is None:
+            return replace(self, costs=self.costs + more, releases=self.releases + 1)
+        parts = self.parts | {part: self.parts.get(part, Counter()) + more}
+        return replace(self, parts=parts, releases=self.releases + 1)
+
+
+def fits(state: State, total: Total) -> bool:
+    """Say whether everything that one unit's change can touch stays within a total."""
+    return all(
+        accounting.fits(costs, epsilon=total.epsilon, delta=total.delta, rho=total.rho) for costs in state.histories
+    )
 
 
 def worst_histories(

@@ -17,20 +17,28 @@ a small file beside it, and from then on this ledger is refused as well if it is
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import random
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from dpsketch.errors import InvalidInput, LedgerError
-from dpsketch.ledger import address
-from dpsketch.ledger.connection import Connection, PostgresConnection, SqliteConnection, SqliteReading
-from dpsketch.ledger.layout import TABLES
+from dpsketch.errors import LedgerError
+from dpsketch.ledger.connection import (
+    Connection,
+    DatabaseTable,
+    PostgresConnection,
+    SqliteConnection,
+    SqliteReading,
+    locate,
+    shown,
+)
 
-__all__ = ["Store", "home_file"]
+__all__ = ["TABLES", "Store", "Tables", "canonical", "home_file", "row_digest"]
 
 T = TypeVar("T")
 
@@ -38,6 +46,48 @@ _TRIES = 50
 # Serialisation failure, deadlock, and a row that another transaction has just added: PostgreSQL's codes for what a
 # second try decides.
 _RETRY = ("40001", "40P01", "23505")
+# A tampered column may hold anything, which must give another digest rather than an error.
+_DIGESTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr)
+
+
+class Tables(NamedTuple):
+    """The tables of a ledger, the same on SQLite and on PostgreSQL."""
+
+    datasets: DatabaseTable
+    entries: DatabaseTable
+    deliveries: DatabaseTable
+    singles: DatabaseTable
+    members: DatabaseTable
+    origins: DatabaseTable
+    sources: DatabaseTable
+    days: DatabaseTable
+
+
+def _table(name: str, key: str, others: str) -> DatabaseTable:
+    return DatabaseTable(name, tuple(key.split()), tuple(others.split()))
+
+
+TABLES = Tables(
+    datasets=_table("dpsketch_dataset", "name", "format rows head"),
+    entries=_table("dpsketch_entry", "dataset id", "kind time costs total unit note previous digest"),
+    deliveries=_table("dpsketch_delivery", "dataset id", "charge binding state digest"),
+    singles=_table("dpsketch_once", "name", "dataset id charge digest"),
+    members=_table("dpsketch_member", "dataset name", "part id charge digest"),
+    origins=_table("dpsketch_origin", "dataset id", "charge output columns who digest"),
+    sources=_table("dpsketch_source", "source", "dataset"),
+    days=_table("dpsketch_day", "charge day", "dataset id publication digest"),
+)
+
+
+def canonical(value: Any) -> str:
+    """Write JSON in the one way that digests are taken of."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def row_digest(row: dict[str, Any]) -> str:
+    """Return the SHA-256 of a row: of every column but the digest, the previous row's digest among them."""
+    content = {name: value for name, value in row.items() if name != "digest"}
+    return hashlib.sha256(_DIGESTED.encode(content).encode()).hexdigest()
 
 
 class Store:
@@ -46,7 +96,7 @@ class Store:
     Parameters
     ----------
     url : str or Path
-        A SQLite file, as a path or ``sqlite:///path``, or ``postgresql://user@host/database``.
+        As :func:`~dpsketch.ledger.connection.locate` takes it.
 
     Attributes
     ----------
@@ -57,23 +107,12 @@ class Store:
     """
 
     def __init__(self, url: str | Path) -> None:
-        self.file: Path | None = None
-        self._options: dict[str, str] = {}
-        if isinstance(url, Path) or "://" not in url:
-            self.file = _whole_path(str(url))
-        else:
-            place = address.parse(url)
-            match place.backend:
-                case "sqlite":
-                    self.file = _whole_path(place.database)
-                case "postgresql" | "postgres":
-                    self._options = place.options()
-                case other:
-                    raise InvalidInput(f"a ledger is a SQLite file or a PostgreSQL database, not {other!r}.")
+        self._place = locate(url)
+        self.file = self._place if isinstance(self._place, Path) else None
         self.home = self.file is not None and os.path.realpath(self.file) == os.path.realpath(home_file())
 
     def __str__(self) -> str:
-        return str(self.file) if self.file else address.shown(self._options)
+        return shown(self._place)
 
     def write(self, dataset: str, work: Callable[[Connection], T], *, create: bool = False) -> T:
         """Run ``work`` alone on a dataset, in one transaction; everything it wrote is undone if it raises.
@@ -146,13 +185,15 @@ class Store:
 
     def _write_once(self, dataset: str, work: Callable[[Connection], T], make: bool) -> T:
         with closing(self._open(make=make)) as connection:
-            if not make and not connection.has_table(TABLES.entries):
+            begun = connection.has_table(TABLES.entries)
+            if not make and not begun:
                 raise self._missing()
-            with connection.writing(dataset):
+            # A ledger that lost a table is not mended: what the table held would be free again.
+            with connection.writing(dataset, () if begun else TABLES):
                 return work(connection)
 
     def _read_once(self, work: Callable[[Connection], T], empty: T) -> T:
-        opened = PostgresConnection(self._options) if self.file is None else SqliteReading(self.file)
+        opened = self._open() if self.file is None else SqliteReading(self.file)
         with closing(opened) as connection, connection.reading():
             if connection.has_table(TABLES.entries):
                 self._note_begun()
@@ -162,7 +203,8 @@ class Store:
         raise self._missing()
 
     def _open(self, *, make: bool = False) -> Connection:
-        return PostgresConnection(self._options) if self.file is None else SqliteConnection(self.file, make=make)
+        place = self._place
+        return SqliteConnection(place, make=make) if isinstance(place, Path) else PostgresConnection(place)
 
 
 class _TryAgain(Exception):
@@ -173,13 +215,6 @@ def home_file() -> Path:
     """Return where the ledger of a user lies who names none."""
     # os.path's function leaves the path as it is where no home folder is known.
     return Path(os.path.expanduser(os.environ.get("XDG_DATA_HOME") or "~/.local/share")) / "dpsketch" / "ledger.db"  # noqa: PTH111
-
-
-def _whole_path(path: str) -> Path:
-    """Return a file's absolute path, so that a process that changes its folder keeps its ledger."""
-    if path in ("", ":memory:"):
-        raise InvalidInput("a ledger must outlive the process: give it a file, as in sqlite:///budget.db.")
-    return Path(os.path.normpath(Path(path).expanduser().absolute()))
 
 
 def _make_folder(file: Path) -> None:

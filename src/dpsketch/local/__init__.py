@@ -14,58 +14,28 @@
 :class:`SVIM` are the rivals it was compared with; all of these are in :mod:`dpsketch.local.comparison`.
 """
 
-from dpsketch.local.catalogue import PROTOCOLS, load, protocol_from_json
+from dpsketch.local.bits import CountMeanSketch, HadamardCountMean, SampledBit, best_width
+from dpsketch.local.catalogue import (
+    PROTOCOLS,
+    load,
+    protocol_from_json,
+    read_reports,
+    read_spec,
+    write_reports,
+    write_spec,
+)  # fmt: skip
 from dpsketch.local.client import Client
 from dpsketch.local.collector import Collector, Received
-from dpsketch.local.comparison.metrics import mean_squared_error, normalised_cumulative_rank, top_variance
-from dpsketch.local.comparison.privsketch import PrivSketchAsPublished, order_scores, recover_sets
-from dpsketch.local.comparison.rivals import SVIM, MultiPCMS, PadAndSample
-from dpsketch.local.consistency import Consistency, expected_bias
-from dpsketch.local.count_mean import CountMeanSketch, HadamardCountMean
-from dpsketch.local.exchange import read_reports, read_spec, write_reports, write_spec
-from dpsketch.local.hashed import OptimalLocalHashing, SubsetHashing
+from dpsketch.local.comparison import SVIM, MultiPCMS, PadAndSample, PrivSketchAsPublished, order_scores, recover_sets
+from dpsketch.local.hashed import OptimalLocalHashing, SubsetDirect, SubsetHashing
 from dpsketch.local.heavy import PrefixHeavyHitters
-from dpsketch.local.protocol import LocalProtocol
-from dpsketch.local.sampled_bit import SampledBit, best_width
+from dpsketch.local.protocol import LocalProtocol, group_by_person
 from dpsketch.local.set_size import CapLoss, SetSizes, SizeDistribution
-from dpsketch.local.sets import group_by_person
-from dpsketch.local.snapshot import Snapshot
-from dpsketch.local.subset_direct import SubsetDirect
 
 __all__ = [
-    "PROTOCOLS",
-    "SVIM",
-    "CapLoss",
-    "Client",
-    "Collector",
-    "Consistency",
-    "CountMeanSketch",
-    "HadamardCountMean",
-    "LocalProtocol",
-    "MultiPCMS",
-    "OptimalLocalHashing",
-    "PadAndSample",
-    "PrefixHeavyHitters",
-    "PrivSketchAsPublished",
-    "Received",
-    "SampledBit",
-    "SetSizes",
-    "SizeDistribution",
-    "Snapshot",
-    "SubsetDirect",
-    "SubsetHashing",
-    "best_width",
-    "expected_bias",
-    "group_by_person",
-    "load",
-    "mean_squared_error",
-    "normalised_cumulative_rank",
-    "order_scores",
-    "protocol_from_json",
-    "read_reports",
-    "read_spec",
-    "recover_sets",
-    "top_variance",
-    "write_reports",
-    "write_spec",
-]
+    "PROTOCOLS", "SVIM", "CapLoss", "Client", "Collector", "CountMeanSketch", "HadamardCountMean", "LocalProtocol",
+    "MultiPCMS", "OptimalLocalHashing", "PadAndSample", "PrefixHeavyHitters", "PrivSketchAsPublished", "Received",
+    "SampledBit", "SetSizes", "SizeDistribution", "SubsetDirect", "SubsetHashing", "best_width",
+    "group_by_person", "load", "order_scores", "protocol_from_json", "read_reports", "read_spec", "recover_sets",
+    "write_reports", "write_spec",
+]  # fmt: skip

@@ -16,15 +16,14 @@ from dpsketch import files, plots
 from dpsketch.changes import Changeable
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyType
-from dpsketch.local.consistency import Consistency
-from dpsketch.local.ids import Identifiers
+from dpsketch.local.intervals import Frequencies
 from dpsketch.local.protocol import FOR_TESTS, LocalProtocol
-from dpsketch.local.snapshot import Snapshot
+from dpsketch.local.tallies import Identifiers, in_order
 from dpsketch.local.wire import Columns
-from dpsketch.numbers import whole_number
+from dpsketch.numbers import probability, whole_number
 from dpsketch.privacy import Guarantee
-from dpsketch.release import Release
-from dpsketch.results import Estimates
+from dpsketch.release import Release, require_keys, typed_keys
+from dpsketch.results import Estimates, key_list
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -183,7 +182,7 @@ class Collector(Changeable, Release):
         self._tally.merge(other._tally)
         self._for_tests |= other._for_tests
 
-    def estimate(self, keys: Any, *, confidence: float = 0.95, consistency: Consistency = "none") -> Estimates:
+    def estimate(self, keys: Any, *, confidence: float = 0.95) -> Estimates:
         """Estimate the share of people who hold each key.
 
         Parameters
@@ -192,8 +191,6 @@ class Collector(Changeable, Release):
             The keys to look up.
         confidence : float
             Coverage of each interval, for keys chosen without looking at the reports (:meth:`top` otherwise).
-        consistency : {"none", "non_negative", "base_cut"}
-            Post-processing of the values; anything but "none" biases them (see :mod:`dpsketch.local.consistency`).
 
         Returns
         -------
@@ -201,7 +198,9 @@ class Collector(Changeable, Release):
             Shares between 0 and 1 (a raw estimate may lie outside). Times :attr:`users` it is a number of people. Where
             the protocol has a cap on items, the shares and intervals are of the clipped sets, as :attr:`counts` says.
         """
-        return self._now().estimate(keys, confidence=confidence, consistency=consistency)
+        confidence = probability("confidence", confidence)
+        found = self._frequencies(self._protocol.fingerprints(keys), confidence)
+        return Estimates(key_list(keys), found.value, found.low, found.high, confidence, self.counts)
 
     def top(self, n: int, *, candidates: Any, confidence: float = 0.95) -> Estimates:
         """Return the ``n`` candidates with the largest estimates, largest first.
@@ -209,18 +208,36 @@ class Collector(Changeable, Release):
         The intervals hold for all candidates at once with the stated confidence (Bonferroni), because those returned
         were selected by the very noise they are about.
         """
-        return self._now().top(n, candidates=candidates, confidence=confidence)
+        n = whole_number("n", n, low=1, high=2**31)
+        confidence = probability("confidence", confidence)
+        prints, first = np.unique(self._protocol.fingerprints(candidates), return_index=True)
+        if len(first) == 0:
+            raise InvalidInput("top needs at least one candidate key.")
+        asked = key_list(candidates)
+        found = self._frequencies(prints, 1 - (1 - confidence) / len(first))
+        order = np.argsort(-found.value, kind="stable")[:n]
+        chosen = [asked[first[i]] for i in order]
+        return Estimates(chosen, found.value[order], found.low[order], found.high[order], confidence, self.counts)
+
+    def _frequencies(self, prints: npt.NDArray[np.uint64], confidence: float) -> Frequencies:
+        if self.users == 0:
+            raise InvalidInput("there are no reports yet; add() some first.")
+        # A joint confidence next to 1 may be rounded to it, and has no interval then.
+        return self._protocol.frequencies(self._tally, self.users, prints, probability("confidence", confidence))
 
     def answer(
         self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
     ) -> Estimates:
         """Estimate the share of people who hold each key, in the words of a question."""
-        return self._now().answer(asked, confidence=confidence, estimator=estimator, key_type=key_type)
+        require_keys(asked)
+        if estimator is not None:
+            raise InvalidInput("local reports are estimated in one way: leave the estimator out.")
+        return self.estimate(typed_keys(asked, self.key_type, key_type), confidence=confidence)
 
     @property
     def key_type(self) -> KeyType | None:
         """What its keys are, where the protocol says."""
-        return self._now().key_type
+        return self._protocol.key_type
 
     def plot(self, *, candidates: Any = None, n: int = 20) -> Figure:
         """Draw the ``n`` candidates that most people hold, with their intervals."""
@@ -234,18 +251,11 @@ class Collector(Changeable, Release):
         """Draw the ``n`` candidates that most people hold."""
         return self.plot(candidates=candidates, n=n)
 
-    def _now(self) -> Snapshot:
-        return Snapshot(self._protocol, self._tally, self._ids.rows(), self.guarantee, self._for_tests)
-
-    def snapshot(self) -> Snapshot:
-        """Return what the collector knows now, to be asked and saved while it goes on collecting.
-
-        It takes next to no time: counters are copied, reports that are kept are not.
-        """
-        return replace(self._now(), tally=self._tally.copy())
-
     def copy(self) -> Collector:
-        """Return a collector that goes its own way from here."""
+        """Return a collector that goes its own way from here, such as one to be asked and saved while this one counts.
+
+        It takes next to no time: counters are copied, reports and identifiers that are kept are not.
+        """
         same = Collector(self._protocol)
         same._ids, same._tally, same._for_tests = self._ids.copy(), self._tally.copy(), self._for_tests
         return same
@@ -261,7 +271,14 @@ class Collector(Changeable, Release):
 
     def to_document(self) -> files.Document:
         """Return the collector as a document of the file format."""
-        return self._now().to_document()
+        header = {
+            "spec": self._protocol.to_json(),
+            "users": self.users,
+            "noise_for_tests": self._for_tests,
+            "guarantee": self.guarantee.to_json(),
+        }
+        arrays = {"ids": in_order(self._ids.rows()), **self._tally.arrays()}
+        return files.Document(self.kind, False, header, arrays)
 
     @classmethod
     def from_document(cls, document: files.Document) -> Self:

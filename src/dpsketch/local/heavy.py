@@ -17,7 +17,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint
 from dpsketch.local.hashed import HashedProtocol
 from dpsketch.local.intervals import Frequencies, from_sampled_support, share_of, support_variance
-from dpsketch.local.sets import Holders, People, list_column, offsets_of
+from dpsketch.local.protocol import Holders, People, list_column, offsets_of
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_below
 from dpsketch.numbers import probability, real_number, whole_number

@@ -25,12 +25,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincinv, ndtri
+from scipy.special import betaincinv
 
 from dpsketch.arrays import Floats
-from dpsketch.numbers import probability, real_number, whole_number
+from dpsketch.distributions import normal_quantile
+from dpsketch.numbers import real_number, whole_number
 
-__all__ = ["Frequencies", "from_sampled_support", "from_support", "normal_quantile", "share_of", "support_variance"]
+__all__ = ["Frequencies", "from_sampled_support", "from_support", "share_of", "support_variance"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,11 +41,6 @@ class Frequencies:
     value: Floats
     low: Floats
     high: Floats
-
-
-def normal_quantile(confidence: float) -> float:
-    """Return z with P(|N(0, 1)| ≤ z) = ``confidence``."""
-    return float(-ndtri((1 - probability("confidence", confidence)) / 2))
 
 
 def from_support(

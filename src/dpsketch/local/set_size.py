@@ -12,7 +12,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint
 from dpsketch.local.bits import OneBit
 from dpsketch.local.intervals import Frequencies, from_sampled_support, share_of, support_variance
-from dpsketch.local.sets import People
+from dpsketch.local.protocol import People
 from dpsketch.numbers import probability, whole_number
 
 if TYPE_CHECKING:

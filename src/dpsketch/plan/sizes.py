@@ -8,18 +8,17 @@ from typing import Any
 
 from dpsketch.errors import InvalidInput
 from dpsketch.kernels import Euclidean, Gaussian
-from dpsketch.plan.duration import seconds_for
-from dpsketch.plan.values import Amount, Guess, Proposal, Shape, out_of_reach
+from dpsketch.plan.proposal import Amount, Guess, Proposal, Shape, out_of_reach, proposed, require_reach
 from dpsketch.privacy import Budget
 from dpsketch.sketches.density import DensitySketch
 from dpsketch.sketches.density.spec import DensitySpec, default_width
 from dpsketch.sketches.distinct import DistinctSet, DistinctSetSpec, DistinctSketch
-from dpsketch.sketches.distinct.spec import DistinctSpec
+from dpsketch.sketches.distinct.bitmap import DistinctSpec
 from dpsketch.sketches.histogram.predict import listed
 from dpsketch.sketches.moment import MomentSketch
 from dpsketch.sketches.moment.spec import MomentSpec
 from dpsketch.sketches.sparse import SparseHistogram
-from dpsketch.sketches.sparse.spec import SparseHistogramSpec
+from dpsketch.sketches.sparse.sketch import SparseHistogramSpec
 
 __all__ = ["plan_density", "plan_distinct", "plan_moment", "plan_sparse"]
 
@@ -50,24 +49,15 @@ def plan_sparse(amount: Amount, guess: Guess, *, target_error: float | None) -> 
     """Say what a sparse histogram for so many keys is worth; its error hardly depends on its size."""
     spec = SparseHistogramSpec(amount.unit, expected_keys=guess.keys)
     error = spec.preview(**amount.budget).predicted_error
-    if target_error is not None and error > target_error:
-        raise out_of_reach(target_error, error, "whatever the size")
+    require_reach(target_error, error, "whatever the size")
     threshold = spec.laws(Budget(**amount.budget))[0].survival
     also = {}
     if threshold is not None:
         found, _ = listed(guess.counts / spec.grid, threshold.noise, threshold.cutoff)
         also = {"threshold": spec.grid * threshold.cutoff, "found": found}
-    return Proposal(
-        kind="sparse",
-        shape={"expected_keys": guess.keys},
-        budget=amount.budget,
-        error=error,
-        error_of="the estimate of a mid-sized count, standard deviation",
-        memory=spec.memory,
-        seconds=seconds_for(SparseHistogram.from_spec(spec), guess.records),
-        also=also,
-        notes=("It lists integer keys; text keys appear as hashes, which candidates turn into names.",),
-    )
+    shape: Shape = {"expected_keys": guess.keys}
+    notes = ("It lists integer keys; text keys appear as hashes, which candidates turn into names.",)
+    return proposed("sparse", SparseHistogram.from_spec(spec), amount, guess, shape, error, also=also, notes=notes)
 
 
 def plan_moment(amount: Amount, guess: Guess, *, target_error: float | None, memory: int, p: float | None) -> Proposal:
@@ -82,16 +72,9 @@ def plan_moment(amount: Amount, guess: Guess, *, target_error: float | None, mem
     }
     size = _smallest(errors, target_error, memory)
     spec = MomentSpec(p, size, amount.unit)
-    return Proposal(
-        kind="moment",
-        shape={"p": p, "size": size},
-        budget=amount.budget,
-        error=errors[size],
-        error_of="the estimated moment, standard deviation",
-        memory=spec.memory,
-        seconds=seconds_for(MomentSketch.from_spec(spec), guess.records),
-        also={"moment": moment, "relative_error": errors[size] / moment},
-    )
+    shape: Shape = {"p": p, "size": size}
+    also = {"moment": moment, "relative_error": errors[size] / moment}
+    return proposed("moment", MomentSketch.from_spec(spec), amount, guess, shape, errors[size], also=also)
 
 
 def plan_density(
@@ -118,16 +101,9 @@ def plan_density(
         rows = _smallest(errors, target_error, memory)
         spec, error, shape = race(rows), errors[rows], {"rows": rows}
     kernel_sum = guess.records * similarity
-    return Proposal(
-        kind="density",
-        shape=shape,
-        budget=amount.budget,
-        error=error,
-        error_of="a kernel sum, standard deviation at most",
-        memory=spec.memory,
-        seconds=seconds_for(DensitySketch.from_spec(spec), guess.records, dim=dim),
-        also={"kernel_sum": kernel_sum, "relative_error": error / kernel_sum},
-        notes=(why,),
+    also = {"kernel_sum": kernel_sum, "relative_error": error / kernel_sum}
+    return proposed(
+        "density", DensitySketch.from_spec(spec), amount, guess, shape, error, dim=dim, also=also, notes=(why,)
     )
 
 
@@ -159,8 +135,7 @@ def _series(
             "as Laplace noise grows with them."
         )
         return None, 0.0, {}, why
-    if target is not None and error > target:
-        raise out_of_reach(target, error, "that of the noise alone")
+    require_reach(target, error, "that of the noise alone")
     why = (
         f"a series of a Gaussian kernel, of {2 * spec.rows:,} features where the bounds are {_ASSUMED_BANDWIDTHS} "
         f"bandwidths apart: nothing is sampled, so that the noise is all its error. RACE would leave {least:,.3g}. "
@@ -187,13 +162,5 @@ def plan_distinct(amount: Amount, guess: Guess, *, target_error: float | None, m
         buckets = _smallest(errors, target_error, memory)
         shape, error, room = {"buckets": buckets}, errors[buckets], 8 * buckets
         sketch = DistinctSketch(buckets=buckets, unit=amount.unit)
-    return Proposal(
-        kind="distinct",
-        shape=shape,
-        budget=amount.budget,
-        error=error,
-        error_of="the number of distinct keys, standard deviation",
-        memory=room,
-        seconds=seconds_for(sketch, guess.records),
-        also={"relative_error": error / guess.keys},
-    )
+    also = {"relative_error": error / guess.keys}
+    return proposed("distinct", sketch, amount, guess, shape, error, memory=room, also=also)

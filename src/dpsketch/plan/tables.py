@@ -1,33 +1,163 @@
-"""Plans for sketches whose keys collide: counts, heavy hitters, ranges."""
+"""Plans for sketches whose keys collide: counts, heavy hitters, ranges; and whether quantiles are better named.
+
+The smallest table that reaches an error is searched for over odd rows and widths that are powers of two.
+"""
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.special import betainc
 
 from dpsketch.arrays import Floats
 from dpsketch.errors import InvalidInput
-from dpsketch.plan.duration import seconds_for
-from dpsketch.plan.quantiles import naming_pays, plan_quantiles, tree_spec
-from dpsketch.plan.search import WIDTHS, TableShape, screen, settle
-from dpsketch.plan.values import Amount, Guess, Proposal, Shape
-from dpsketch.privacy import Budget
+from dpsketch.plan.proposal import Amount, Guess, Proposal, Shape, out_of_reach, proposed, require_reach
+from dpsketch.privacy import Budget, PureCost
 from dpsketch.sketches.countsketch import CountSketch
-from dpsketch.sketches.countsketch.prediction import CountPrediction
+from dpsketch.sketches.countsketch.decoding import CountPrediction
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.heavy import HeavyHitters
 from dpsketch.sketches.heavy.predict import CellLaw, SearchPrediction
 from dpsketch.sketches.heavy.spec import HeavyHittersSpec
-from dpsketch.sketches.quantiles.spec import QuantileSpec
+from dpsketch.sketches.quantiles import QuantileSketch, QuantileSpec
 from dpsketch.sketches.ranges import RangeSketch
 from dpsketch.sketches.ranges.spec import RangeSketchSpec
 
-__all__ = ["plan_counts", "plan_heavy", "plan_ranges"]
+__all__ = ["naming_pays", "plan_counts", "plan_heavy", "plan_ranges", "tree_spec"]
+
+WIDTHS = tuple(1 << bits for bits in range(6, 23))
+# Without a wanted error: the smallest table within so much of the least error.
+_NEARLY = 1.05
+# The formula is close: rehearse a few of the shapes it names, no more.
+_REHEARSALS = 8
+
+Predicted = TypeVar("Predicted")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableShape:
+    """A shape; smaller ones come first."""
+
+    cells: int = field(init=False)
+    rows: int
+    width: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cells", self.rows * self.width)
+
+
+def screen(
+    error: Callable[[TableShape], float], rows: tuple[int, ...], most_cells: int, target: float | None
+) -> tuple[list[TableShape], float]:
+    """Return, for each number of rows, the smallest table that reaches the target by a formula; and the target.
+
+    Without a target it is 5% above the least error of all tables. The error falls with the width.
+    """
+    known: dict[TableShape, float] = {}
+
+    def of(table: TableShape) -> float:
+        if table not in known:
+            known[table] = error(table)
+        return known[table]
+
+    allowed = {k: [width for width in WIDTHS if k * width <= most_cells] for k in rows}
+    widest = [TableShape(k, widths[-1]) for k, widths in allowed.items() if widths]
+    if not widest:
+        raise InvalidInput("not even the smallest table fits into this memory: allow more.")
+    least = min(of(table) for table in widest)
+    wanted = _NEARLY * least if target is None else target
+    if wanted < least:
+        raise out_of_reach(wanted, least, f"with tables of at most {most_cells:,} counters")
+    found = []
+    for table in widest:
+        if of(table) > wanted:
+            continue
+        widths = allowed[table.rows]
+        low, high = 0, len(widths) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if of(TableShape(table.rows, widths[middle])) <= wanted:
+                high = middle
+            else:
+                low = middle + 1
+        found.append(TableShape(table.rows, widths[high]))
+    return sorted(found), wanted
+
+
+def settle(
+    tables: list[TableShape],
+    rehearse: Callable[[TableShape], tuple[float, Predicted]],
+    most_cells: int,
+    target: float | None,
+) -> tuple[TableShape, Predicted]:
+    """Return the smallest table whose rehearsal reaches the target, trying wider ones where one falls short.
+
+    Without a target the smallest table of the formula's is taken.
+    """
+    left = list(tables)
+    heapq.heapify(left)
+    least = math.inf
+    for _ in range(_REHEARSALS):
+        if not left:
+            break
+        table = heapq.heappop(left)
+        error, predicted = rehearse(table)
+        if target is None or error <= target:
+            return table, predicted
+        least = min(least, error)
+        wider = TableShape(table.rows, 2 * table.width)
+        if wider.cells <= most_cells and wider.width <= WIDTHS[-1]:
+            heapq.heappush(left, wider)
+    raise out_of_reach(target or 0.0, least, f"with tables of at most {most_cells:,} counters")
+
+
+# Fitted to 240 cases of data, size, budget and number of quantiles; docs/explanation/quantiles.md has them.
+_TREE_SHARE = 0.45
+_CROWD = 0.5
+
+
+def tree_spec(spec: QuantileSpec, budget: Budget) -> RangeSketchSpec:
+    """Return the tree over the same domain, with the levels that suit the budget."""
+    level_bits = 4 if isinstance(budget.cost, PureCost) else 2
+    return RangeSketchSpec(spec.bits, spec.unit, start=spec.start, level_bits=level_bits)
+
+
+def naming_pays(spec: QuantileSpec, budget: Budget, records: float) -> bool:
+    """Say whether named quantiles will have less error than a tree's, for a public guess at the number of records.
+
+    They do if what is expected of them is below 0.45 of the tree's noise, and if between two quantiles there are enough
+    records, ½·ln(cells)/ε of a level: with fewer, the mechanism loses its way among the values that nobody has.
+    """
+    law, tree = spec.laws(budget)[0], tree_spec(spec, budget)
+    noise = tree.predict_rank_error(records=1.0, epsilon=budget.epsilon, delta=budget.delta, rho=budget.rho).noise
+    scale = 1 / float(law.rate(Fraction(1, 2), whole=False))
+    crowd = records * spec.weight_grid.one / (len(spec.quantiles) + 1)
+    return spec.typical_error(law) < _TREE_SHARE * noise and crowd >= _CROWD * math.log(spec.cells.count) * scale
+
+
+def plan_quantiles(amount: Amount, guess: Guess, spec: QuantileSpec, target_error: float | None) -> Proposal:
+    """Say what named quantiles are worth; nothing is to be chosen."""
+    error = spec.preview(**amount.budget).predicted_error
+    require_reach(target_error, error, "whatever the size")
+    shape: Shape = {
+        "bits": spec.bits,
+        **({"start": spec.start} if spec.start else {}),
+        "quantiles": ",".join(map(_decimal, spec.quantiles)),
+    }
+    about, sketch = "the rank of a named quantile, about", QuantileSketch.from_spec(spec)
+    return proposed("ranges", sketch, amount, guess, shape, error, error_of=about)
+
+
+def _decimal(share: Fraction) -> str:
+    """Write a share as a decimal where it is one, and else as a fraction."""
+    text = f"{float(share):.15g}"
+    return text if Fraction(text) == share else str(share)
 
 
 _ROWS: tuple[int, ...] = (3, 5, 7, 9, 11, 15, 21, 31)
@@ -52,16 +182,10 @@ def plan_counts(amount: Amount, guess: Guess, *, target_error: float | None, mem
     also = {"half_width": predicted.half_width, "noise_scale": predicted.noise_scale}
     if len(rehearsed) == len(counts):
         also["decoded_error"] = predicted.decoded_error
-    return Proposal(
-        kind="counts",
-        shape={"rows": table.rows, "width": table.width},
-        budget=amount.budget,
-        error=predicted.error,
-        error_of="a key's estimate, root mean square",
-        memory=spec.memory,
-        seconds=seconds_for(CountSketch.from_spec(spec), guess.records),
-        also=also,
-        notes=_about_pure(amount, counts, table, most_cells, wanted),
+    shape: Shape = {"rows": table.rows, "width": table.width}
+    notes = _about_pure(amount, counts, table, most_cells, wanted)
+    return proposed(
+        "counts", CountSketch.from_spec(spec), amount, guess, shape, predicted.error, also=also, notes=notes
     )
 
 
@@ -145,21 +269,14 @@ def plan_heavy(
     # Where no threshold is asked for, the lowest that can be told from noise.
     predicted = predict(tables[0], threshold or predict(tables[0], 1.0).threshold)
     length: Shape = {"key_bytes": key_bytes} if key_bytes is not None else {"key_bits": key_bits or 0}
-    return Proposal(
-        kind="heavy",
-        shape={"rows": spec.rows, "width": spec.width, **length},
-        budget=amount.budget,
-        error=predicted.error,
-        error_of="a listed key's estimate, standard deviation",
-        memory=spec.memory,
-        seconds=seconds_for(HeavyHitters.from_spec(spec), guess.records),
-        also={
-            "threshold": predicted.threshold,
-            "found": predicted.found,
-            "recall": predicted.recall,
-            "precision": predicted.precision,
-        },
-    )
+    shape: Shape = {"rows": spec.rows, "width": spec.width, **length}
+    also = {
+        "threshold": predicted.threshold,
+        "found": predicted.found,
+        "recall": predicted.recall,
+        "precision": predicted.precision,
+    }
+    return proposed("heavy", HeavyHitters.from_spec(spec), amount, guess, shape, predicted.error, also=also)
 
 
 def plan_ranges(
@@ -211,12 +328,4 @@ def _plan_tree(
     shape: Shape = {"bits": bits, **({"start": start} if start else {})}
     if spec.sketched:
         shape |= {"rows": spec.rows, "width": spec.width}
-    return Proposal(
-        kind="ranges",
-        shape=shape,
-        budget=amount.budget,
-        error=error(tables[0]),
-        error_of="a rank, root mean square; collisions at their largest",
-        memory=spec.memory,
-        seconds=seconds_for(RangeSketch.from_spec(spec), guess.records),
-    )
+    return proposed("ranges", RangeSketch.from_spec(spec), amount, guess, shape, error(tables[0]))

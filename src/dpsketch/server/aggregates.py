@@ -1,4 +1,9 @@
-"""Collections in memory: each has a collector that is up to date with the store, so that an estimate reads no table."""
+"""Collections in memory: each has a collector that is up to date with the store, so that an estimate reads no table.
+
+Nobody can tell a forged report from an honest one, since an honest one may say anything. But honest reports of n people
+lead to shares between 0 and 1, up to noise of a known size, and to shares whose sum is at most what one person may
+hold. An estimate that is far outside says that reports were forged, or that the bounds of the spec are wrong.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +12,23 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dpsketch.answers import answer
+from dpsketch.distributions import normal_quantile
 from dpsketch.errors import InvalidInput, SpecMismatch
-from dpsketch.local import Collector, LocalProtocol, Snapshot, protocol_from_json
+from dpsketch.local import Collector, LocalProtocol, protocol_from_json
 from dpsketch.local.catalogue import nonprivate_protocol_from_json
+from dpsketch.local.protocol import OneItem
 from dpsketch.local.wire import Columns, Form
+from dpsketch.results import Estimates
 from dpsketch.server.refusals import Refused
-from dpsketch.server.storage import Storage
-from dpsketch.server.tables import COUNTERS, Chunk, CollectionPlan, CollectionRow, Ticketing
+from dpsketch.server.storage import COUNTERS, Chunk, CollectionPlan, CollectionRow, Storage, Ticketing
 
-__all__ = ["Aggregate", "Aggregates"]
+__all__ = ["Aggregate", "Aggregates", "Doubts", "doubts_of"]
 
 # Chunks of fewer bytes than this are small. They are joined into one once they are many, or much together, so that
 # reading the store stays quick and joining never keeps the writer long.
@@ -43,6 +50,7 @@ class Aggregate:
         self.protocol: LocalProtocol = nonprivate_protocol_from_json(row.spec)
         self.form: Form = self.protocol.form
         self.refused = dict(row.refused)
+        self._saved = dict(row.refused)
         self.reports = 0
         self.small: dict[int, Chunk] = {}
         self._noted = 0  # bits of the number of reports at the last point of the history
@@ -73,10 +81,20 @@ class Aggregate:
             self._collector.count(columns)
             self.reports = self._collector.users
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> Collector:
         """Return what is known now, to be asked and exported while reports come in."""
         with self._lock:
-            return self._collector.snapshot()
+            return self._collector.copy()
+
+    def unsaved(self) -> dict[str, int]:
+        """Return by how much the counters of refusals have grown beyond what the store holds."""
+        grown = {name: number - self._saved[name] for name, number in self.refused.items()}
+        return {name: more for name, more in grown.items() if more}
+
+    def note_saved(self, grown: dict[str, int]) -> None:
+        """Note that the store holds so much more of the counters."""
+        for name, more in grown.items():
+            self._saved[name] += more
 
     @property
     def memory(self) -> int:
@@ -240,3 +258,42 @@ class Aggregates:
             now = aggregate.width()
             points += [] if now is None else [now]
         return points
+
+
+_DEVIATIONS = 6.0
+"""How far outside is too far: with honest reports, fewer than one estimate in 10⁸ is."""
+
+_WORDS = (
+    "Shares lie outside what honest reports can lead to, far beyond noise: reports were probably forged, "
+    "or sent more than once for a person. Do not rely on these estimates."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Doubts:
+    """What cannot be: the places of such estimates in the answer, and whether the whole cannot be."""
+
+    places: list[int]
+    any: bool
+
+    @property
+    def words(self) -> str:
+        """What to tell a reader; nothing where all is possible."""
+        return _WORDS if self.any else ""
+
+
+def doubts_of(found: Estimates, protocol: LocalProtocol) -> Doubts:
+    """Look for shares that cannot be."""
+    deviations = normal_quantile(found.confidence)
+    if len(found) == 0 or deviations == 0:  # at confidence 0 an interval says nothing of its deviation
+        return Doubts([], False)
+    # Joint intervals are wider than this says, so that less is flagged, never more.
+    deviation = (found.high - found.low) / (2 * deviations)
+    margin = _DEVIATIONS * np.maximum(deviation, 1e-12)
+    outside = (found.value - margin > 1) | (found.value + margin < 0)
+    most = getattr(protocol, "max_items", 1 if isinstance(protocol, OneItem) else None)
+    too_much = False
+    if most is not None and len(set(found.key)) == len(found):
+        # The sum's deviation is at most the sum of the deviations, whatever the estimates have to do with one another.
+        too_much = bool(found.value.sum() - margin.sum() > most)
+    return Doubts(np.flatnonzero(outside).tolist(), bool(outside.any()) or too_much)

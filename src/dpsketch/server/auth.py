@@ -1,49 +1,43 @@
-"""Who may do what: tokens with scopes. A token is shown once and kept as its SHA-256."""
+"""Who asks and what they may do: tokens with scopes, tickets, and the visitors of routes.
+
+A collection that asks for tickets takes one report for each subject and period. What the store keeps of a ticket that
+was used is a mark: a keyed digest of its subject and the period. The mark is written in the transaction of the report,
+so that a report that was acknowledged has used its ticket up, and a ticket whose report was not stored is as good as
+before.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import math
-import secrets
 import time
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from dpsketch.errors import InvalidInput
+from fastapi import Depends
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dpsketch.local import tickets
+from dpsketch.local.tickets import HEADER
 from dpsketch.server.refusals import Refused
+from dpsketch.server.storage import SCOPES, Scope, digest_of
 
 if TYPE_CHECKING:
-    from dpsketch.server.storage import Storage
+    from dpsketch.server.limits import Body
+    from dpsketch.server.service import Service
+    from dpsketch.server.storage import Mark, Storage, Ticketing
 
-__all__ = ["SCOPES", "Caller", "Scope", "Token", "Tokens", "check_scope", "digest_of", "new_token", "require"]
-
-Scope = Literal["collect", "read", "admin"]
-SCOPES: tuple[Scope, ...] = get_args(Scope)
-
-_PREFIX = "dps_"
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token as it is listed: all but the secret."""
-
-    id: str
-    name: str
-    scope: Scope
-    collection: str | None = None
-    expires: float | None = None
-
-    def to_json(self) -> dict[str, str | None]:
-        """Return it as a list shows it."""
-        ends = None if self.expires is None else datetime.fromtimestamp(self.expires, UTC).isoformat(timespec="seconds")
-        return {
-            "id": self.id,
-            "name": self.name,
-            "scope": self.scope,
-            "collection": self.collection,
-            "expires": ends,
-        }
+__all__ = [
+    "PERIODS", "Asked", "Caller", "Changing", "Fetching", "Period", "Reading", "Tokens",
+    "Visitor", "anyone", "body_of", "check_ticket", "content_type", "current_period", "digest_of",
+    "reading_caller", "require", "service_of", "spent_ticket",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +58,6 @@ class Caller:
     def concerns(self, collection: str) -> bool:
         """Say whether it may do anything about a collection."""
         return bool(self.may(collection))
-
-
-def new_token() -> str:
-    """Return a fresh token: 256 random bits."""
-    return _PREFIX + secrets.token_urlsafe(32)
-
-
-def digest_of(token: str) -> str:
-    """Return what is kept of a token; 256 random bits need no slow hash."""
-    return hashlib.sha256(token.encode()).hexdigest()
-
-
-def check_scope(scope: str) -> Scope:
-    """Return a scope, or refuse what is none."""
-    for known in SCOPES:
-        if scope == known:
-            return known
-    raise InvalidInput(f"a scope is one of {', '.join(SCOPES)}.")
 
 
 class Tokens:
@@ -135,3 +111,167 @@ def require(caller: Caller, *scopes: Scope, collection: str | None = None) -> No
         if not caller.scopes.isdisjoint(scopes):
             raise Refused(403, "forbidden", "This token is for another collection.")
         raise Refused(403, "forbidden", f"This needs a token with the scope {' or '.join(scopes)}.")
+
+
+Period = Literal["once", "hour", "day", "week"]
+PERIODS: tuple[Period, ...] = get_args(Period)
+"""How often a subject may report; periods begin at midnight UTC, or at the hour, and a week on Thursday as 1970 did."""
+
+_SECONDS = {"hour": 3600, "day": 86_400, "week": 604_800}
+
+
+def current_period(ticketing: Ticketing, now: float) -> int:
+    """Return the number of the period that a moment is in."""
+    return 0 if ticketing.period == "once" else int(now // _SECONDS[ticketing.period])
+
+
+def check_ticket(ticketing: Ticketing, collection: str, ticket: str | None, now: float) -> tuple[int, str]:
+    """Return the period and the mark of a good ticket, or refuse."""
+    if ticket is None:
+        words = f"This collection asks for a ticket with each report ({tickets.HEADER}); its issuer gives them out."
+        raise Refused(401, "ticket_needed", words)
+    subject = tickets.subject_of(ticketing.key, collection, ticket, now)
+    if subject is None:
+        words = "The ticket is not of this collection, or has expired. Ask its issuer for another."
+        raise Refused(403, "ticket_refused", words)
+    period = current_period(ticketing, now)
+    said = f"mark {collection} {period} {subject}".encode()
+    return period, hmac.new(ticketing.key.encode(), said, hashlib.sha256).hexdigest()[:32]
+
+
+def spent_ticket(ticketing: Ticketing) -> Refused:
+    """Return the refusal of a second report."""
+    often = "" if ticketing.period == "once" else f" a {ticketing.period}"
+    words = f"This ticket has had its report; the collection takes one{often} from each. Nothing was stored."
+    return Refused(409, "ticket_used", words)
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who makes a request: what they may do, whom limits count it for (a token, else an address), and their ticket."""
+
+    service: Service
+    caller: Caller
+    key: str
+    mark: Mark | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether they have a token."""
+        return bool(self.caller.id)
+
+    @property
+    def stranger(self) -> bool:
+        """Whether they have neither a token nor a ticket."""
+        return not self.known and self.mark is None
+
+    async def answer(
+        self, name: bytes, work: Callable[[], Response], version: int = 0, within: float = 0.0
+    ) -> Response:
+        """Answer a question, from what is kept or at the visitor's cost; ``within`` is how old it may be."""
+        return await self.service.answers.answer(self.key, self.known, name, work, version, within)
+
+
+def service_of(request: Request) -> Service:
+    """Return the service that a request came to."""
+    service: Service = request.app.state.service
+    return service
+
+
+class Asked(APIRoute):
+    """A route that reads what is asked only of callers who may do something here, and at their cost.
+
+    FastAPI reads a body before it looks at dependencies, so that strangers could keep it busy with large ones. It also
+    validates bodies in the event loop without charging anyone, so that this route validates them itself.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        handle = super().get_route_handler()
+        if self.body_field is None:
+            return handle
+        model: Any = self.body_field.field_info.annotation
+
+        async def known(request: Request) -> Response:
+            service = service_of(request)
+            visitor = service.visitor(request, *SCOPES, collection=_collection(request))
+            question = _Question(request.scope, request.receive)
+            body = await question.body()
+            try:
+                question.asked = service.answers.at_once(visitor.key, lambda: model.model_validate_json(body))
+            except ValidationError as error:
+                service.admission.read_rate.take(visitor.key)  # the dependencies, which take it, are not reached
+                found = error.errors(include_url=False, include_context=False, include_input=False)
+                raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in found]) from None
+            return await handle(question)
+
+        return known
+
+
+class _Question(Request):
+    """A request whose JSON was validated already."""
+
+    asked: BaseModel
+
+    async def json(self) -> BaseModel:
+        """Return the validated body, which FastAPI takes as it is."""
+        return self.asked
+
+
+def content_type(request: Request) -> str:
+    """Return what a request says that its body is, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def reading_caller(request: Request) -> Visitor:
+    """Let through who may read, within their rate."""
+    return _admitted(request, "read", "admin")
+
+
+async def administrator(request: Request) -> Visitor:
+    """Let through who may change what is served, within their rate."""
+    return _admitted(request, "admin")
+
+
+async def device(request: Request) -> Visitor:
+    """Let through who may report or read and fetches a spec, within a rate of its own."""
+    service = service_of(request)
+    # A token for one collection sees that one in the list.
+    own = service.tokens.caller(request.headers.get("authorization")).collection
+    named = _collection(request)
+    asked = None if named is None else service.aggregates.find(named)
+    if asked is not None and asked.row.tickets is not None and HEADER in request.headers:
+        visitor = service.reporter(request, asked.row.id)
+    else:
+        visitor = service.visitor(request, "collect", "read", "admin", collection=named or own)
+    service.admission.spec_rate.take(visitor.key)
+    return visitor
+
+
+Reading = Annotated[Visitor, Depends(reading_caller)]
+Changing = Annotated[Visitor, Depends(administrator)]
+Fetching = Annotated[Visitor, Depends(device)]
+
+
+async def anyone(request: Request) -> Visitor:
+    """Let everyone through, within their rate."""
+    return _admitted(request)
+
+
+def _admitted(request: Request, *scopes: Scope) -> Visitor:
+    service = service_of(request)
+    visitor = service.visitor(request, *scopes, collection=_collection(request))
+    service.admission.read_rate.take(visitor.key)
+    return visitor
+
+
+def _collection(request: Request) -> str | None:
+    """Return the collection that an address names."""
+    named = request.url.path.startswith("/v1/collections/")
+    return request.path_params.get("identifier") if named else None
+
+
+def body_of(request: Request) -> Body:
+    """Return what reads a request's body."""
+    body: Body = request.scope["dpsketch.body"]
+    return body

@@ -6,58 +6,54 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from dpsketch import files
 from dpsketch.answers import answer, top
 from dpsketch.errors import InvalidInput
-from dpsketch.local import Snapshot
+from dpsketch.local import Collector
 from dpsketch.local.tickets import new_key
 from dpsketch.results import Estimates
-from dpsketch.server.aggregates import Aggregate
-from dpsketch.server.answers import SPOOLED_SECONDS, question
-from dpsketch.server.commits import Outcome
-from dpsketch.server.models import (
-    FAILURES,
-    TABLE,
-    AskKeys,
-    AskTop,
-    CollectionList,
-    CollectionStarted,
-    CollectionView,
-    Confidence,
-    Counters,
-    Form,
-    History,
-    NewCollection,
-    Received,
-    SharesAnswer,
-    TopInAddress,
+from dpsketch.server import models
+from dpsketch.server.aggregates import Aggregate, doubts_of
+from dpsketch.server.answers import LARGE as LARGE_ANSWER
+from dpsketch.server.answers import (
+    SPOOLED_SECONDS,
+    estimates_reply,
+    file_response,
+    finite,
+    question,
+    reply,
+    stream_response,
 )
-from dpsketch.server.plausibility import doubts_of
+from dpsketch.server.auth import (
+    Asked,
+    Changing,
+    Fetching,
+    Reading,
+    Visitor,
+    body_of,
+    content_type,
+    service_of,
+    spent_ticket,
+)
 from dpsketch.server.refusals import Refused
-from dpsketch.server.replies import estimates_reply, finite, reply
-from dpsketch.server.reports import LARGE, REPORTS_BODY, Sorted, sort_body
-from dpsketch.server.service import Asked, Changing, Fetching, Reading, Visitor, body_of, content_type, service_of
-from dpsketch.server.spooled import LARGE as LARGE_ANSWER
-from dpsketch.server.spooled import file_response
-from dpsketch.server.streams import stream_response
-from dpsketch.server.tables import CollectionPlan, Ticketing
-from dpsketch.server.tickets import spent_ticket
+from dpsketch.server.reports import LARGE, REPORTS_BODY, Outcome, Sorted, sort_body
+from dpsketch.server.storage import CollectionPlan, Ticketing
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/collections", tags=["collections"], responses=FAILURES, route_class=Asked)
+router = APIRouter(prefix="/v1/collections", tags=["collections"], responses=models.FAILURES, route_class=Asked)
 
 _IDENTIFIER = 16  # bytes of a report in an export, at least
 _JSON_OVERHEAD = 512  # bytes of names and numbers in the JSON form of a report, beside its raw fields
 
 
-@router.post("/{identifier}/reports", response_model=Received, status_code=202, openapi_extra=REPORTS_BODY)
+@router.post("/{identifier}/reports", response_model=models.Received, status_code=202, openapi_extra=REPORTS_BODY)
 async def report(request: Request, identifier: str) -> Response:
     """Take reports: one JSON object, or a batch. The answer comes when they are on the disk."""
     visitor, aggregate = _open_collection(request, identifier)
@@ -82,7 +78,7 @@ async def report(request: Request, identifier: str) -> Response:
     return reply(counts, 202)
 
 
-@router.post("/{identifier}/check", response_model=Received, openapi_extra=REPORTS_BODY)
+@router.post("/{identifier}/check", response_model=models.Received, openapi_extra=REPORTS_BODY)
 async def check(request: Request, identifier: str) -> Response:
     """Say what would become of reports, and keep nothing: for whoever writes a client."""
     visitor, aggregate = _open_collection(request, identifier)
@@ -174,15 +170,15 @@ def _moment(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-@router.get("", response_model=CollectionList)
+@router.get("", response_model=models.CollectionList)
 async def collections(visitor: Fetching) -> Response:
     """List the collections."""
     mine = (each for each in visitor.service.aggregates if visitor.caller.concerns(each.row.id))
     return reply({"collections": [_view(each) for each in mine]})
 
 
-@router.post("", response_model=CollectionStarted, status_code=201)
-async def create(asked: NewCollection, visitor: Changing) -> Response:
+@router.post("", response_model=models.CollectionStarted, status_code=201)
+async def create(asked: models.NewCollection, visitor: Changing) -> Response:
     """Start a collection from the spec of a local protocol. Where it asks for tickets, their key is shown this once."""
     service = visitor.service
     candidates: list[str | int] | None = None if asked.candidates is None else list(asked.candidates)
@@ -196,13 +192,13 @@ async def create(asked: NewCollection, visitor: Changing) -> Response:
     return reply({**_view(created), "ticket_key": None if ticketing is None else ticketing.key}, 201)
 
 
-@router.get("/{identifier}", response_model=CollectionView)
+@router.get("/{identifier}", response_model=models.CollectionView)
 async def collection(identifier: str, visitor: Fetching) -> Response:
     """Return a collection; a device reads its spec here."""
     return reply(_view(visitor.service.aggregates.get(identifier)))
 
 
-@router.post("/{identifier}/close", response_model=CollectionView)
+@router.post("/{identifier}/close", response_model=models.CollectionView)
 async def close(identifier: str, visitor: Changing) -> Response:
     """Take no more reports. The answer comes when those that were taken are counted."""
     aggregate = visitor.service.aggregates.get(identifier)
@@ -217,41 +213,30 @@ async def delete(identifier: str, visitor: Changing) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/{identifier}/estimate", response_model=SharesAnswer, responses=TABLE)
-async def estimate(
-    identifier: str,
-    visitor: Reading,
-    key: Annotated[list[str] | None, Query(max_length=1000)] = None,
-    confidence: Annotated[Confidence, Query()] = 0.95,
-    format: Annotated[Form, Query()] = "json",
-) -> Response:
-    """Estimate the share of people who hold each key."""
-    asked = AskKeys(keys=list(key or []), confidence=confidence, format=format)
-    return await _estimate(visitor, identifier, asked)
-
-
-@router.post("/{identifier}/estimate", response_model=SharesAnswer, responses=TABLE)
-async def estimate_many(identifier: str, asked: AskKeys, visitor: Reading) -> Response:
+@router.post("/{identifier}/estimate", response_model=models.SharesAnswer, responses=models.TABLE)
+async def estimate_many(identifier: str, asked: models.AskKeys, visitor: Reading) -> Response:
     """Estimate the shares of many keys; they do not appear in an address."""
-    return await _estimate(visitor, identifier, asked)
-
-
-async def _estimate(visitor: Visitor, identifier: str, asked: AskKeys) -> Response:
     aggregate = visitor.service.aggregates.get(identifier)
     visitor.service.check_number(asked.keys)
 
-    def found(snapshot: Snapshot) -> Estimates:
+    def found(snapshot: Collector) -> Estimates:
         return answer(snapshot, list(asked.keys), asked.confidence, asked.estimator)
 
     return await _shares("shares", visitor, aggregate, asked, found)
+
+
+@router.get("/{identifier}/estimate", response_model=models.SharesAnswer, responses=models.TABLE)
+async def estimate(identifier: str, asked: models.KeysInAddress, visitor: Reading) -> Response:
+    """Estimate the share of people who hold each key."""
+    return await estimate_many(identifier, asked, visitor)
 
 
 async def _shares(
     what: str,
     visitor: Visitor,
     aggregate: Aggregate,
-    asked: AskKeys | AskTop,
-    found: Callable[[Snapshot], Estimates],
+    asked: models.AskKeys | models.AskTop,
+    found: Callable[[Collector], Estimates],
     joint: bool = False,
 ) -> Response:
     """Answer with what is found in the reports that have come, and with what of it cannot be."""
@@ -260,46 +245,35 @@ async def _shares(
         snapshot = aggregate.snapshot()
         told = found(snapshot)
         doubts = doubts_of(told, snapshot.protocol)
-        note = " ".join(filter(None, [told.note, doubts.words]))
-        return estimates_reply(
-            replace(told, note=note),
-            snapshot.guarantee,
-            asked.format,
-            joint=joint,
-            reports=snapshot.users,
-            implausible=doubts.any,
-            implausible_keys=doubts.places,
-        )
+        noted = replace(told, note=" ".join(filter(None, [told.note, doubts.words])))
+        more = {"reports": snapshot.users, "implausible": doubts.any, "implausible_keys": doubts.places}
+        return estimates_reply(noted, snapshot.guarantee, asked.format, joint=joint, **more)
 
     return await visitor.answer(question(what, aggregate.row.id, repr(asked)), work, aggregate.reports)
 
 
-@router.get("/{identifier}/top", response_model=SharesAnswer, responses=TABLE)
-async def top_keys(identifier: str, visitor: Reading, asked: TopInAddress) -> Response:
-    """List the largest of the collection's candidates."""
-    return await _top(visitor, identifier, asked)
-
-
-@router.post("/{identifier}/top", response_model=SharesAnswer, responses=TABLE)
-async def top_of_candidates(identifier: str, asked: AskTop, visitor: Reading) -> Response:
+@router.post("/{identifier}/top", response_model=models.SharesAnswer, responses=models.TABLE)
+async def top_of_candidates(identifier: str, asked: models.AskTop, visitor: Reading) -> Response:
     """List the largest of some candidates."""
-    return await _top(visitor, identifier, asked)
-
-
-async def _top(visitor: Visitor, identifier: str, asked: AskTop) -> Response:
     aggregate = visitor.service.aggregates.get(identifier)
     candidates = aggregate.row.candidates if asked.candidates is None else asked.candidates
     if not candidates:
         raise InvalidInput("this collection has no list of candidates: POST one.")
     visitor.service.check_number(candidates)
 
-    def found(snapshot: Snapshot) -> Estimates:
+    def found(snapshot: Collector) -> Estimates:
         return top(snapshot, asked.n, list(candidates), asked.confidence)
 
     return await _shares("largest", visitor, aggregate, asked, found, joint=True)
 
 
-@router.get("/{identifier}/history", response_model=History)
+@router.get("/{identifier}/top", response_model=models.SharesAnswer, responses=models.TABLE)
+async def top_keys(identifier: str, asked: models.TopInAddress, visitor: Reading) -> Response:
+    """List the largest of the collection's candidates."""
+    return await top_of_candidates(identifier, asked, visitor)
+
+
+@router.get("/{identifier}/history", response_model=models.History)
 async def history(identifier: str, visitor: Reading) -> Response:
     """Show how the width of intervals fell as reports came in, beside what was predicted for a rare key."""
     aggregates = visitor.service.aggregates
@@ -339,7 +313,7 @@ async def stream(identifier: str, visitor: Reading) -> Response:
             "shares": None,
         }
         if aggregate.row.candidates and aggregate.reports:
-            told["shares"] = json.loads(bytes((await _top(visitor, identifier, AskTop())).body))
+            told["shares"] = json.loads(bytes((await top_of_candidates(identifier, models.AskTop(), visitor)).body))
         return told
 
     def version() -> object:
@@ -369,7 +343,7 @@ async def export(identifier: str, visitor: Reading) -> Response:
     return await visitor.answer(question("export", identifier), work, aggregate.reports, within)
 
 
-@router.get("/{identifier}/counters", response_model=Counters)
+@router.get("/{identifier}/counters", response_model=models.Counters)
 async def counters(identifier: str, visitor: Reading) -> Response:
     """Say how many reports were taken, and how many were refused for which reason."""
     aggregate = visitor.service.aggregates.get(identifier)

@@ -1,21 +1,57 @@
-"""Limits on what a request may bring and how often: body, time, rates that count what is asked for, and quotas."""
+"""Limits on what a caller may ask for and send: addresses, bodies, rates that count what is asked for, and quotas."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import ipaddress
 import math
 import secrets
 import time
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from starlette.types import Message, Receive
+from starlette.types import Message, Receive, Scope
 
 from dpsketch.server.refusals import Refused
+from dpsketch.server.settings import Limits
 
-__all__ = ["Bodies", "Body", "Quota", "Rate", "too_large"]
+if TYPE_CHECKING:
+    from dpsketch.server.aggregates import Aggregate
+    from dpsketch.server.auth import Visitor
+
+__all__ = ["Admission", "Bodies", "Body", "Quota", "Rate", "RawHeaders", "address_of", "network_of", "too_large"]
+
+RawHeaders = Mapping[bytes, bytes]
+"""A request's headers as they came, by their names in lower case; of several with one name, the last."""
+
+
+def address_of(scope: Scope, headers: RawHeaders, header: bytes | None) -> str:
+    """Return the address that limits count by: an IPv4 address, or an IPv6 network of 64 bits, which one person has.
+
+    A proxy's header is believed where the settings name it. Of a list, the last is what our own proxy added; all before
+    it is the caller's word.
+    """
+    told = headers.get(header, b"").rpartition(b",")[2] if header is not None else b""
+    client = scope.get("client")
+    return network_of(told.decode("latin-1").strip() or (client[0] if client else ""))
+
+
+@lru_cache(4096)
+def network_of(text: str) -> str:
+    """Return an IPv4 address, or the network of 64 bits of an IPv6 address."""
+    try:
+        found = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return "?"
+    if isinstance(found, ipaddress.IPv6Address):
+        mapped = found.ipv4_mapped
+        return str(mapped) if mapped else str(ipaddress.ip_network((found, 64), strict=False))
+    return str(found)
+
 
 _DAY = 86_400
 _REMEMBERED = 200_000  # callers; whoever was idle longest is forgotten first
@@ -199,3 +235,43 @@ class Body:
     def release(self) -> None:
         """Give the memory back, when the request is over."""
         self._bodies.held -= self._size
+
+
+class Admission:
+    """How much each caller may ask for and send: rates that count what is asked for, and quotas."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.read_rate = Rate(limits.read_rate)
+        self.spec_rate = Rate(limits.spec_rate)
+        self._token_rate = Rate(limits.collect_rate, what="reports")
+        self._address_rate = Rate(limits.address_rate, what="reports", least=limits.public_batch)
+        self._collection_rate = Rate(limits.collection_rate, what="reports", least=limits.public_batch)
+        self._quota = Quota(limits.address_quota)
+
+    def batch(self, visitor: Visitor) -> int:
+        """Return how many reports a request may bring."""
+        if visitor.mark is not None:
+            return 1
+        return self._limits.max_batch if visitor.known else self._limits.public_batch
+
+    def arrival(self, visitor: Visitor) -> None:
+        """Count a request with reports before its body is read: it has at least one."""
+        (self._token_rate if visitor.known else self._address_rate).take(visitor.key)
+
+    def reports(self, visitor: Visitor, aggregate: Aggregate, number: int) -> None:
+        """Count what a request turned out to bring, or refuse all of it."""
+        if number > 1:
+            (self._token_rate if visitor.known else self._address_rate).take(visitor.key, number - 1)
+        if visitor.stranger:
+            self._collection_rate.take(aggregate.row.id, number)
+
+    def reserve(self, visitor: Visitor, aggregate: Aggregate, number: int) -> None:
+        """Set well-formed reports against quotas, or refuse them."""
+        if visitor.stranger:
+            self._quota.take(f"{aggregate.row.id} {visitor.key}", number)
+
+    def settle(self, visitor: Visitor, aggregate: Aggregate, unused: int) -> None:
+        """Give back what was reserved for reports that were there already, or were not stored."""
+        if visitor.stranger and unused:
+            self._quota.give_back(f"{aggregate.row.id} {visitor.key}", unused)

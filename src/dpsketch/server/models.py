@@ -8,13 +8,13 @@ from fastapi import Depends, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
-from dpsketch.server.tickets import Period
+from dpsketch.server.auth import Period
 
 __all__ = [
     "FAILURES", "TABLE", "AskChange", "AskCurve", "AskDensity", "AskKeys", "AskTop", "AskedType", "CollectionList",
     "CollectionStarted", "CollectionView", "Counters", "Day", "DensityAnswer", "EstimatesAnswer", "Failure", "Form",
-    "GridAnswer", "History", "LedgerView", "NewCollection", "Received", "ReleaseList", "ReleaseView", "ReleaseWhole",
-    "SessionView", "SharesAnswer", "Status", "TopInAddress",
+    "GridAnswer", "History", "KeysInAddress", "LedgerView", "NewCollection", "Received", "ReleaseList", "ReleaseView",
+    "ReleaseWhole", "SessionView", "SharesAnswer", "Status", "TopInAddress",
 ]  # fmt: skip
 
 MOST_KEYS = 100_000
@@ -73,6 +73,22 @@ class AskTop(_AskedOfDays):
     confidence: Confidence = 0.95
     key_type: AskedType = None
     format: Form = "json"
+
+
+async def _keys_in_address(
+    key: Annotated[list[str] | None, Query(max_length=1000)] = None,
+    confidence: Annotated[Confidence, Query()] = 0.95,
+    key_type: Annotated[AskedType, Query()] = None,
+    format: Annotated[Form, Query()] = "json",
+    first: Annotated[Day, Query()] = None,
+    last: Annotated[Day, Query()] = None,
+) -> AskKeys:
+    keys: list[Key] = list(key or [])
+    return AskKeys(keys=keys, confidence=confidence, key_type=key_type, format=format, first=first, last=last)
+
+
+KeysInAddress = Annotated[AskKeys, Depends(_keys_in_address)]
+"""Keys to look up, as an address asks."""
 
 
 async def _top_in_address(

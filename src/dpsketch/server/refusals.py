@@ -10,8 +10,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from dpsketch.errors import DpsketchError, FileRefused, LedgerError, SensitiveData, SpecMismatch
+from dpsketch.server.database import StorageFailed
 
-__all__ = ["HANDLERS", "Refused", "StorageFailed", "error_response"]
+__all__ = ["HANDLERS", "Refused", "error_response"]
 
 _CODES = {
     400: ("bad_request", "The request could not be read."),
@@ -26,10 +27,6 @@ class Refused(HTTPException):
     def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(status, message, headers)
         self.code = code
-
-
-class StorageFailed(DpsketchError, RuntimeError):
-    """The store could not be read or written; what was to be written may be sent again."""
 
 
 def error_response(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> JSONResponse:

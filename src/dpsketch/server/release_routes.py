@@ -13,48 +13,21 @@ from dpsketch.answers import answer, top
 from dpsketch.answers import decode as decode_keys
 from dpsketch.errors import InvalidInput
 from dpsketch.results import Estimates
-from dpsketch.server.answers import question
-from dpsketch.server.models import (
-    FAILURES,
-    TABLE,
-    AskChange,
-    AskCurve,
-    AskDensity,
-    AskedType,
-    AskKeys,
-    AskTop,
-    Confidence,
-    Day,
-    DensityAnswer,
-    EstimatesAnswer,
-    Form,
-    GridAnswer,
-    Name,
-    ReleaseList,
-    ReleaseView,
-    ReleaseWhole,
-    TopInAddress,
-)
+from dpsketch.server import models
+from dpsketch.server.answers import PIECE, estimates_reply, file_response, finite, question, reply
+from dpsketch.server.auth import Asked, Changing, Reading, Visitor, content_type
 from dpsketch.server.refusals import Refused
 from dpsketch.server.releases import Served
-from dpsketch.server.replies import estimates_reply, finite, reply
-from dpsketch.server.service import Asked, Changing, Reading, Visitor, content_type
-from dpsketch.server.spooled import PIECE, file_response
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/releases", tags=["releases"], responses=FAILURES, route_class=Asked)
+router = APIRouter(prefix="/v1/releases", tags=["releases"], responses=models.FAILURES, route_class=Asked)
 
 _OCTETS = "application/octet-stream"
-_UPLOAD = {
-    "requestBody": {
-        "required": True,
-        "content": {_OCTETS: {"schema": {"type": "string", "format": "binary"}}},
-    }
-}
+_UPLOAD = {"requestBody": {"required": True, "content": {_OCTETS: {"schema": {"type": "string", "format": "binary"}}}}}
 
 
-@router.get("", response_model=ReleaseList)
+@router.get("", response_model=models.ReleaseList)
 async def releases(
     visitor: Reading,
     search: Annotated[str, Query(max_length=200)] = "",
@@ -76,8 +49,8 @@ async def releases(
     return await visitor.answer(question("releases", search, repr(name), repr(kind)), work, releases.changes)
 
 
-@router.post("", response_model=ReleaseView, status_code=201, openapi_extra=_UPLOAD)
-async def upload(request: Request, visitor: Changing, name: Annotated[Name, Query()]) -> Response:
+@router.post("", response_model=models.ReleaseView, status_code=201, openapi_extra=_UPLOAD)
+async def upload(request: Request, visitor: Changing, name: Annotated[models.Name, Query()]) -> Response:
     """Upload a release (.dps). What is sensitive, damaged or forged is refused."""
     if content_type(request) != _OCTETS:
         raise Refused(415, "unsupported_media_type", f"Send the file's bytes as {_OCTETS}.")
@@ -87,7 +60,7 @@ async def upload(request: Request, visitor: Changing, name: Annotated[Name, Quer
     return reply(service.releases.view(added), 201)
 
 
-@router.get("/{identifier}", response_model=ReleaseWhole)
+@router.get("/{identifier}", response_model=models.ReleaseWhole)
 async def release(identifier: str, visitor: Reading) -> Response:
     """Describe a release: its spec, its guarantee and what else is known of it."""
     releases = visitor.service.releases
@@ -125,44 +98,28 @@ async def delete(identifier: str, visitor: Changing) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/{identifier}/estimate", response_model=EstimatesAnswer, responses=TABLE)
-async def estimate(
-    identifier: str,
-    visitor: Reading,
-    key: Annotated[list[str] | None, Query(max_length=1000)] = None,
-    confidence: Annotated[Confidence, Query()] = 0.95,
-    key_type: Annotated[AskedType, Query()] = None,
-    format: Annotated[Form, Query()] = "json",
-    first: Annotated[Day, Query()] = None,
-    last: Annotated[Day, Query()] = None,
-) -> Response:
-    """Ask about keys; of ranges, low:high or 50%; of a moment or a distinct count, without keys."""
-    asked = AskKeys(
-        keys=list(key or []), confidence=confidence, key_type=key_type, format=format, first=first, last=last
-    )
-    return await _estimate(visitor, visitor.service.releases.get(identifier), asked)
-
-
-@router.post("/{identifier}/estimate", response_model=EstimatesAnswer, responses=TABLE)
-async def estimate_many(identifier: str, asked: AskKeys, visitor: Reading) -> Response:
+@router.post("/{identifier}/estimate", response_model=models.EstimatesAnswer, responses=models.TABLE)
+async def estimate_many(identifier: str, asked: models.AskKeys, visitor: Reading) -> Response:
     """Ask about many keys; they do not appear in an address."""
-    return await _estimate(visitor, visitor.service.releases.get(identifier), asked)
-
-
-async def _estimate(visitor: Visitor, served: Served, asked: AskKeys) -> Response:
     visitor.service.check_number(asked.keys)
 
     def found(release: Any) -> Estimates:
         return answer(release, list(asked.keys), asked.confidence, asked.estimator, asked.key_type)
 
-    return await _answered("estimate", visitor, served, asked, found)
+    return await _answered("estimate", visitor, visitor.service.releases.get(identifier), asked, found)
+
+
+@router.get("/{identifier}/estimate", response_model=models.EstimatesAnswer, responses=models.TABLE)
+async def estimate(identifier: str, asked: models.KeysInAddress, visitor: Reading) -> Response:
+    """Ask about keys; of ranges, low:high or 50%; of a moment or a distinct count, without keys."""
+    return await estimate_many(identifier, asked, visitor)
 
 
 async def _answered(
     what: str,
     visitor: Visitor,
     served: Served,
-    asked: AskKeys | AskTop,
+    asked: models.AskKeys | models.AskTop,
     found: Callable[[Any], Estimates],
     joint: bool = False,
 ) -> Response:
@@ -175,19 +132,10 @@ async def _answered(
     return await visitor.answer(question(what, served.id, repr(asked)), work)
 
 
-@router.get("/{identifier}/top", response_model=EstimatesAnswer, responses=TABLE)
-async def top_keys(identifier: str, visitor: Reading, asked: TopInAddress) -> Response:
-    """List the most frequent keys of a release that finds them by itself."""
-    return await _top(visitor, visitor.service.releases.get(identifier), asked)
-
-
-@router.post("/{identifier}/top", response_model=EstimatesAnswer, responses=TABLE)
-async def top_of_candidates(identifier: str, asked: AskTop, visitor: Reading) -> Response:
+@router.post("/{identifier}/top", response_model=models.EstimatesAnswer, responses=models.TABLE)
+async def top_of_candidates(identifier: str, asked: models.AskTop, visitor: Reading) -> Response:
     """List the most frequent of some candidates."""
-    return await _top(visitor, visitor.service.releases.get(identifier), asked)
-
-
-async def _top(visitor: Visitor, served: Served, asked: AskTop) -> Response:
+    served = visitor.service.releases.get(identifier)
     if asked.candidates is None and served.needs_candidates:
         raise InvalidInput("this release knows counts, not keys: POST a list of candidates.")
     candidates: list[Any] | None = None if asked.candidates is None else list(asked.candidates)
@@ -199,8 +147,14 @@ async def _top(visitor: Visitor, served: Served, asked: AskTop) -> Response:
     return await _answered("top", visitor, served, asked, found, joint=True)
 
 
-@router.post("/{identifier}/decode", response_model=EstimatesAnswer, responses=TABLE)
-async def decode(identifier: str, asked: AskKeys, visitor: Reading) -> Response:
+@router.get("/{identifier}/top", response_model=models.EstimatesAnswer, responses=models.TABLE)
+async def top_keys(identifier: str, asked: models.TopInAddress, visitor: Reading) -> Response:
+    """List the most frequent keys of a release that finds them by itself."""
+    return await top_of_candidates(identifier, asked, visitor)
+
+
+@router.post("/{identifier}/decode", response_model=models.EstimatesAnswer, responses=models.TABLE)
+async def decode(identifier: str, asked: models.AskKeys, visitor: Reading) -> Response:
     """Estimate many candidate keys together, which is more accurate than one by one."""
     served = visitor.service.releases.get(identifier)
     if "decode" not in served.questions:
@@ -215,8 +169,8 @@ async def decode(identifier: str, asked: AskKeys, visitor: Reading) -> Response:
     return await _answered("decode", visitor, served, asked, found)
 
 
-@router.post("/{identifier}/density", response_model=DensityAnswer)
-async def density(identifier: str, asked: AskDensity, visitor: Reading) -> Response:
+@router.post("/{identifier}/density", response_model=models.DensityAnswer)
+async def density(identifier: str, asked: models.AskDensity, visitor: Reading) -> Response:
     """Estimate the density at points."""
     release = _density(visitor.service.releases.get(identifier), asked.first, asked.last)
     visitor.service.check_number(asked.points)
@@ -237,14 +191,14 @@ async def density(identifier: str, asked: AskDensity, visitor: Reading) -> Respo
     return await visitor.answer(question("density", identifier, repr(asked)), work)
 
 
-@router.get("/{identifier}/grid", response_model=GridAnswer)
+@router.get("/{identifier}/grid", response_model=models.GridAnswer)
 async def grid(
     identifier: str,
     visitor: Reading,
     size: Annotated[int, Query(ge=2, le=256)] = 64,
-    confidence: Annotated[Confidence, Query()] = 0.95,
-    first: Annotated[Day, Query()] = None,
-    last: Annotated[Day, Query()] = None,
+    confidence: Annotated[models.Confidence, Query()] = 0.95,
+    first: Annotated[models.Day, Query()] = None,
+    last: Annotated[models.Day, Query()] = None,
 ) -> Response:
     """Return a density for a picture: a grid of two columns (values[i][j] at row i from below), a curve of one."""
     release = _density(visitor.service.releases.get(identifier), first, last)
@@ -282,51 +236,48 @@ def _density(served: Served, first: int | None, last: int | None) -> Any:
     return served.within(first, last)
 
 
-@router.get("/{identifier}/curve", response_model=EstimatesAnswer, responses=TABLE)
-async def curve(
-    identifier: str,
-    visitor: Reading,
-    key: Annotated[str, Query(max_length=1000)],
-    window: Annotated[int | None, Query(ge=1)] = None,
-    confidence: Annotated[Confidence, Query()] = 0.95,
-    together: Annotated[bool, Query()] = False,
-    key_type: Annotated[AskedType, Query()] = None,
-    format: Annotated[Form, Query()] = "json",
-) -> Response:
-    """Follow one question over the published days of a stream: running totals, or sums of so many days."""
-    asked = AskCurve(key=key, window=window, confidence=confidence, together=together, key_type=key_type, format=format)
-    return await _curve(visitor, visitor.service.releases.get(identifier), asked)
-
-
-@router.post("/{identifier}/curve", response_model=EstimatesAnswer, responses=TABLE)
-async def curve_unnamed(identifier: str, asked: AskCurve, visitor: Reading) -> Response:
+@router.post("/{identifier}/curve", response_model=models.EstimatesAnswer, responses=models.TABLE)
+async def curve_unnamed(identifier: str, asked: models.AskCurve, visitor: Reading) -> Response:
     """Follow one question over the published days of a stream; it does not appear in an address."""
-    return await _curve(visitor, visitor.service.releases.get(identifier), asked)
-
-
-async def _curve(visitor: Visitor, served: Served, asked: AskCurve) -> Response:
-    series = _series(served)
+    series = _series(visitor.service.releases.get(identifier))
 
     def work() -> Response:
         key = series.question(asked.key, asked.key_type)
         found = series.curve(key, window=asked.window, confidence=asked.confidence, together=asked.together)
         return estimates_reply(found, series.guarantee, asked.format, joint=asked.together)
 
-    return await visitor.answer(question("curve", served.id, repr(asked)), work)
+    return await visitor.answer(question("curve", identifier, repr(asked)), work)
 
 
-@router.post("/{identifier}/change", response_model=EstimatesAnswer, responses=TABLE)
-async def change(identifier: str, asked: AskChange, visitor: Reading) -> Response:
+@router.get("/{identifier}/curve", response_model=models.EstimatesAnswer, responses=models.TABLE)
+async def curve(
+    identifier: str,
+    visitor: Reading,
+    key: Annotated[str, Query(max_length=1000)],
+    window: Annotated[int | None, Query(ge=1)] = None,
+    confidence: Annotated[models.Confidence, Query()] = 0.95,
+    together: Annotated[bool, Query()] = False,
+    key_type: Annotated[models.AskedType, Query()] = None,
+    format: Annotated[models.Form, Query()] = "json",
+) -> Response:
+    """Follow one question over the published days of a stream: running totals, or sums of so many days."""
+    asked = models.AskCurve(
+        key=key, window=window, confidence=confidence, together=together, key_type=key_type, format=format
+    )
+    return await curve_unnamed(identifier, asked, visitor)
+
+
+@router.post("/{identifier}/change", response_model=models.EstimatesAnswer, responses=models.TABLE)
+async def change(identifier: str, asked: models.AskChange, visitor: Reading) -> Response:
     """Say how far an answer changed from one window of days to another, with the noise that both share taken off."""
-    served = visitor.service.releases.get(identifier)
-    series = _series(served)
+    series = _series(visitor.service.releases.get(identifier))
 
     def work() -> Response:
         key = series.question(asked.key, asked.key_type)
         found = series.change(key, asked.later, asked.earlier, confidence=asked.confidence)
         return estimates_reply(found, series.guarantee, asked.format, joint=False)
 
-    return await visitor.answer(question("change", served.id, repr(asked)), work)
+    return await visitor.answer(question("change", identifier, repr(asked)), work)
 
 
 def _series(served: Served) -> Any:

@@ -17,11 +17,10 @@ from dpsketch.answers import describe
 from dpsketch.errors import DpsketchError, InvalidInput
 from dpsketch.kinds import KINDS, Kind, load
 from dpsketch.release import Release
-from dpsketch.server.logs import log
+from dpsketch.server.answers import finite
 from dpsketch.server.refusals import Refused
-from dpsketch.server.replies import finite
-from dpsketch.server.storage import Storage
-from dpsketch.server.tables import ReleaseRow
+from dpsketch.server.storage import ReleaseRow, Storage
+from dpsketch.server.telemetry import log
 from dpsketch.sketches.kinds import row_of
 
 __all__ = ["Releases", "Served"]
@@ -261,19 +260,15 @@ class Releases:
     def views(self, search: str = "") -> list[dict[str, Any]]:
         """Return the list, by name and the newest first: all, or where every word of a search occurs."""
         with self._lock:
-            all_of_them = list(self._all.values())
-        all_of_them.sort(key=lambda one: (one.added or 0.0, one.id), reverse=True)
-        all_of_them.sort(key=lambda one: one.name)
+            all_of_them = sorted(self._all.values(), key=lambda one: (one.name, one.added or 0.0, one.id))
         words = search.casefold().split()
-        versions: dict[str, list[str]] = {}
-        for one in reversed(all_of_them):  # of each name the oldest first
-            versions.setdefault(one.name, []).append(one.id)
-        places = {
-            each: {"version": place, "versions": len(same)}
-            for same in versions.values()
-            for place, each in enumerate(same, 1)
-        }
-        return [{**each.view(), **places[each.id]} for each in all_of_them if all(word in each.text for word in words)]
+        found = []
+        for _, same in itertools.groupby(all_of_them, key=lambda one: one.name):
+            versions = list(same)  # the oldest first
+            for version, each in reversed(list(enumerate(versions, 1))):
+                if all(word in each.text for word in words):
+                    found.append({**each.view(), "version": version, "versions": len(versions)})
+        return found
 
     def view(self, served: Served) -> dict[str, Any]:
         """Return what the list says of a release."""

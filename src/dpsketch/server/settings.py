@@ -5,75 +5,66 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpsketch.errors import InvalidInput
-from dpsketch.server.auth import Scope
 
-__all__ = ["VARIABLES", "Limits", "Settings", "from_environment"]
+if TYPE_CHECKING:
+    from dpsketch.server.storage import Scope
 
-_RATES = ("collect_rate", "address_rate", "collection_rate", "read_rate", "spec_rate", "compute_rate", "timeout")
+__all__ = ["OPTIONS", "Limits", "Settings", "from_environment", "variable_of"]
+
+T = TypeVar("T")
+
+
+def _limit(default: T, least: float, words: str) -> T:
+    """Return a limit that an option and a variable of the environment set."""
+    found: T = field(default=default, metadata={"least": least, "words": words})
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a caller may ask for. A caller is a token, or the address of whoever has none.
+    """What a caller may ask for. A caller is a token, or the address of whoever has none."""
 
-    Attributes
-    ----------
-    body, json_body, release_body : int
-        The largest request body in bytes: of reports in a binary form, of JSON, and of an uploaded release.
-    batch, public_batch : int
-        The most reports in one request, with a token and without one.
-    keys : int
-        The most keys, candidates or points in one question.
-    collect_rate : float
-        Reports a second that one token may send.
-    address_rate, address_quota : float, int
-        Reports a second that one address may send without a token, and how many a day to one collection.
-    collection_rate : float
-        Reports a second that one collection takes from all who have no token.
-    reports : int
-        The most reports that one collection holds.
-    read_rate, spec_rate : float
-        Questions a second that one caller may ask, and how often one may fetch a collection's spec.
-    compute_rate : float
-        Seconds of computing that one caller may cause a second.
-    timeout : float
-        Seconds in which a request's head must arrive, then its body, and in which an answer must be ready.
-    waiting : int
-        Bytes of reports that may wait to be written before more are turned away.
-    connections : int
-        Connections at a time.
-    """
-
-    body: int = 8 << 20
-    json_body: int = 256 << 10
-    release_body: int = 64 << 20
-    batch: int = 100_000
-    public_batch: int = 1
-    keys: int = 10_000
-    collect_rate: float = 1_000_000
-    address_rate: float = 10
-    address_quota: int = 100
-    collection_rate: float = 1_000
-    reports: int = 100_000_000
-    read_rate: float = 200
-    spec_rate: float = 2_000
-    compute_rate: float = 0.5
-    timeout: float = 30
+    max_body: int = _limit(8 << 20, 1024, "Largest binary batch of reports, in bytes.")
+    max_json: int = _limit(256 << 10, 1024, "Largest request in JSON, in bytes.")
+    max_release: int = _limit(64 << 20, 1024, "Largest upload, in bytes.")
+    max_batch: int = _limit(100_000, 1, "Maximum number of reports in a request with a token.")
+    public_batch: int = _limit(1, 1, "Maximum number of reports in a request without a token.")
+    max_reports: int = _limit(100_000_000, 1, "Maximum number of reports in a collection.")
+    collect_rate: float = _limit(1_000_000.0, 0.01, "Reports per second and token.")
+    address_rate: float = _limit(10.0, 0.01, "Reports per second and address, without a token.")
+    address_quota: int = _limit(100, 1, "Reports per day, address and collection, without a token.")
+    collection_rate: float = _limit(1_000.0, 0.01, "Reports per second and collection, without tokens.")
+    read_rate: float = _limit(200.0, 0.01, "Questions per second and caller.")
+    spec_rate: float = _limit(2_000.0, 0.01, "Fetches of specs per second and caller.")
+    compute_rate: float = _limit(0.5, 0.001, "Seconds of computing per second and caller.")
+    timeout: float = _limit(30.0, 0.1, "Seconds for a head, a body, an answer.")
+    max_connections: int = _limit(4096, 1, "Number of connections at a time.")
+    max_keys: int = 10_000
+    """The most keys, candidates or points in one question."""
     waiting: int = 256 << 20
-    connections: int = 4096
+    """Bytes of reports that may wait to be written before more are turned away."""
 
     def for_one_of(self, workers: int) -> Limits:
         """Return the limits of one of several processes, among which a proxy spreads callers: each has its part.
 
         So all together let through what one alone would, and never more; a quota below their number is one for each.
         """
-        rates = {name: getattr(self, name) / workers for name in _RATES if name != "timeout"}
+        rates = {each.name: getattr(self, each.name) / workers for each in OPTIONS if each.name.endswith("_rate")}
         return replace(self, **rates, address_quota=max(1, self.address_quota // workers))
+
+
+OPTIONS = [each for each in fields(Limits) if each.metadata]
+"""The limits that can be set; the metadata of each has its least value and the words of its help."""
+
+
+def variable_of(name: str) -> str:
+    """Return the variable of the environment that sets what an option does."""
+    return f"DPSKETCH_{name.upper()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,26 +114,6 @@ class Settings:
             raise InvalidInput("several workers share their store: say so with --shared (DPSKETCH_SHARED=1).")
 
 
-VARIABLES: dict[str, str] = {
-    "DPSKETCH_MAX_BODY": "body",
-    "DPSKETCH_MAX_JSON": "json_body",
-    "DPSKETCH_MAX_RELEASE": "release_body",
-    "DPSKETCH_MAX_BATCH": "batch",
-    "DPSKETCH_PUBLIC_BATCH": "public_batch",
-    "DPSKETCH_COLLECT_RATE": "collect_rate",
-    "DPSKETCH_ADDRESS_RATE": "address_rate",
-    "DPSKETCH_ADDRESS_QUOTA": "address_quota",
-    "DPSKETCH_COLLECTION_RATE": "collection_rate",
-    "DPSKETCH_MAX_REPORTS": "reports",
-    "DPSKETCH_READ_RATE": "read_rate",
-    "DPSKETCH_SPEC_RATE": "spec_rate",
-    "DPSKETCH_COMPUTE_RATE": "compute_rate",
-    "DPSKETCH_TIMEOUT": "timeout",
-    "DPSKETCH_MAX_CONNECTIONS": "connections",
-}
-"""Which variable of the environment sets which limit; the command line's options read the same."""
-
-
 def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
     """Read settings from variables named ``DPSKETCH_…``, as the options of ``dpsketch serve`` do.
 
@@ -170,20 +141,17 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
 
 
 def _limits(given: Mapping[str, str]) -> Limits:
-    limits = Limits()
     chosen: dict[str, Any] = {}
-    for variable, name in VARIABLES.items():
-        text = given.get(variable)
-        if text:
-            whole = isinstance(getattr(limits, name), int) and name not in _RATES
+    for each in OPTIONS:
+        if text := given.get(variable_of(each.name)):
             try:
-                value = int(text) if whole else float(text)
+                chosen[each.name] = int(text) if isinstance(each.default, int) else float(text)
             except ValueError:
-                value = 0
-            if not 0 < value < math.inf:
-                raise InvalidInput(f"{variable} is a {'whole ' * whole}number above 0.")
-            chosen[name] = value
-    return replace(Limits(), **chosen)
+                chosen[each.name] = math.nan
+            if not each.metadata["least"] <= chosen[each.name] < math.inf:
+                whole = "whole " * isinstance(each.default, int)
+                raise InvalidInput(f"{variable_of(each.name)} is a {whole}number of at least {each.metadata['least']}.")
+    return Limits(**chosen)
 
 
 def _whole(given: Mapping[str, str], variable: str, default: int) -> int:

@@ -4,9 +4,9 @@ Reports are kept in chunks: one row of a table holds the compact reports of one 
 report is written once, and a commit costs the same however many reports it carries. The order in which the reports of
 a chunk came is not kept.
 
-One process serves a store at a time, because it alone remembers which reports there are (:mod:`dpsketch.server.locks`).
-Several may share a PostgreSQL: they write by turns, and before its turn each reads what the others wrote. Tokens are
-read and written without a lock.
+One process serves a store at a time, because it alone remembers which reports there are. Several may share a
+PostgreSQL: they write by turns, and before its turn each reads what the others wrote. Tokens are read and written
+without a lock.
 
 SQLite runs with a write-ahead log and full synchronisation: a committed report survives a power cut.
 """
@@ -14,25 +14,152 @@ SQLite runs with a write-ahead log and full synchronisation: a committed report 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
+import secrets
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
-
-from sqlalchemy import text
+from dataclasses import astuple, dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple, get_args
 
 from dpsketch.errors import InvalidInput
-from dpsketch.server.auth import Token, check_scope
-from dpsketch.server.database import copy_rows, open_database
-from dpsketch.server.failures import guarded
-from dpsketch.server.locks import CREATING, WRITING, lock_database, lock_file
-from dpsketch.server.refusals import StorageFailed
-from dpsketch.server.schema import bring_up_to_date
-from dpsketch.server.tables import TABLES, Chunk, CollectionRow, Mark, ReleaseRow
+from dpsketch.server.database import CREATING, VERSION, WRITING, Database, Session, StorageFailed, lock_file
 
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
+__all__ = [
+    "COUNTERS", "SCOPES", "Chunk", "CollectionPlan", "CollectionRow", "Mark", "ReleaseRow", "Scope", "Storage",
+    "Ticketing", "Token", "digest_of", "new_token",
+]  # fmt: skip
 
-__all__ = ["Storage"]
+Scope = Literal["collect", "read", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+COUNTERS = ("repeated", "malformed", "other_spec", "oversized")
+"""What is counted of the reports that were refused."""
+
+_LOST = "the connection to the store was lost. Nothing was stored; try again."
+
+_TABLES = (
+    "CREATE TABLE dpsketch_schema (version BIGINT NOT NULL)",
+    "CREATE TABLE dpsketch_token (id TEXT PRIMARY KEY, name TEXT NOT NULL, scope TEXT NOT NULL, "
+    "digest TEXT NOT NULL UNIQUE, collection TEXT, expires DOUBLE PRECISION)",
+    "CREATE TABLE dpsketch_release (id TEXT PRIMARY KEY, name TEXT NOT NULL, content {binary} NOT NULL, "
+    "added DOUBLE PRECISION)",
+    "CREATE TABLE dpsketch_collection (id TEXT PRIMARY KEY, name TEXT NOT NULL, spec TEXT NOT NULL, "
+    "candidates TEXT NOT NULL, closed BOOLEAN NOT NULL, "
+    + "".join(f"{name} BIGINT NOT NULL, " for name in COUNTERS)
+    + "max_reports BIGINT, closes DOUBLE PRECISION, deletes DOUBLE PRECISION, ticket_key TEXT, ticket_period TEXT)",
+    "CREATE TABLE dpsketch_chunk (number BIGINT PRIMARY KEY, collection TEXT NOT NULL, reports BIGINT NOT NULL, "
+    "content {binary} NOT NULL)",
+    "CREATE TABLE dpsketch_history (collection TEXT NOT NULL, reports BIGINT NOT NULL, "
+    "width DOUBLE PRECISION NOT NULL, PRIMARY KEY (collection, reports))",
+    # SQLite's row numbers would keep the order in which tickets were used.
+    "CREATE TABLE dpsketch_mark (collection TEXT NOT NULL, period BIGINT NOT NULL, mark TEXT NOT NULL, "
+    "PRIMARY KEY (collection, period, mark)){without_rowid}",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token as it is listed: all but the secret, which is shown once and kept as its SHA-256."""
+
+    id: str
+    name: str
+    scope: Scope
+    collection: str | None = None
+    expires: float | None = None
+
+    def to_json(self) -> dict[str, str | None]:
+        """Return it as a list shows it."""
+        ends = None if self.expires is None else datetime.fromtimestamp(self.expires, UTC).isoformat(timespec="seconds")
+        return {"id": self.id, "name": self.name, "scope": self.scope, "collection": self.collection, "expires": ends}
+
+
+def new_token() -> str:
+    """Return a fresh token: 256 random bits."""
+    return "dps_" + secrets.token_urlsafe(32)
+
+
+def digest_of(token: str) -> str:
+    """Return what is kept of a token; 256 random bits need no slow hash."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class Chunk(NamedTuple):
+    """One row of reports, without its content."""
+
+    number: int
+    collection: str
+    reports: int
+
+
+class ReleaseRow(NamedTuple):
+    """An uploaded release, without its content; ``added`` is when, in seconds since 1970, where that is known."""
+
+    id: str
+    name: str
+    added: float | None = None
+
+
+class Mark(NamedTuple):
+    """What is kept of a ticket that was used."""
+
+    collection: str
+    period: int
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionPlan:
+    """How long a collection lives, in seconds since 1970, and how much it holds; None is without limit.
+
+    ``closes``: from then on it takes no reports. ``deletes``: then it is deleted, with all its reports.
+    """
+
+    max_reports: int | None = None
+    closes: float | None = None
+    deletes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ticketing:
+    """That a collection asks for tickets: the key they are signed with, and how often each may report."""
+
+    key: str = field(repr=False)
+    period: str
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionRow:
+    """A collection as the store keeps it; ``candidates`` is None where nobody listed any."""
+
+    id: str
+    name: str
+    spec: dict[str, Any]
+    candidates: list[str | int] | None
+    closed: bool
+    refused: dict[str, int]
+    plan: CollectionPlan = CollectionPlan()
+    tickets: Ticketing | None = None
+
+    def values(self) -> list[Any]:
+        """Return the row's columns."""
+        tickets = (None, None) if self.tickets is None else (self.tickets.key, self.tickets.period)
+        texts = (self.id, self.name, json.dumps(self.spec), json.dumps(self.candidates))
+        return [*texts, self.closed, *(self.refused[name] for name in COUNTERS), *astuple(self.plan), *tickets]
+
+    @classmethod
+    def read(cls, row: Sequence[Any]) -> CollectionRow:
+        """Rebuild it from the row's columns."""
+        identifier, name, spec, candidates, closed, *rest, key, period = row
+        refused, plan = dict(zip(COUNTERS, rest, strict=False)), CollectionPlan(*rest[len(COUNTERS) :])
+        tickets = None if key is None else Ticketing(key, period)
+        return cls(identifier, name, json.loads(spec), json.loads(candidates), bool(closed), refused, plan, tickets)
+
+
+def _any_of(values: Sequence[Any]) -> str:
+    """Return the condition that a column has one of some values."""
+    return f"IN ({', '.join('?' for _ in values)})"
 
 
 class Storage:
@@ -47,70 +174,93 @@ class Storage:
     """
 
     def __init__(self, url: str, *, shared: bool = False) -> None:
-        self._file, self._engine = open_database(url)
+        self._database = Database(url)
+        self._file = self._database.file
         if shared and self._file is not None:
             raise InvalidInput("several processes serve one store on PostgreSQL only; SQLite takes one.")
         self.shared = shared
-        self._writer: Connection | None = None
+        self._writer: Session | None = None
         self._lock: Any = None
         self._next = 1
-        self._create()
+        with self._changing("BEGIN" if self._file is None else "BEGIN IMMEDIATE") as session:
+            self._create(session)
 
-    @guarded
-    def _create(self) -> None:
-        with self._engine.connect() as connection:
-            connection.execution_options(dpsketch_begin="BEGIN IMMEDIATE")
-            with connection.begin():
-                if self._file is None:
-                    # Two processes that create one table at a time trip over each other.
-                    connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (CREATING,))
-                bring_up_to_date(connection)
+    def _create(self, session: Session) -> None:
+        """Make the tables where there are none; refuse those of another version."""
+        if self._file is None:
+            # Two processes that create one table at a time trip over each other.
+            session.run("SELECT pg_advisory_xact_lock(?)", CREATING)
+            present = session.value("SELECT to_regclass('dpsketch_schema')")
+        else:
+            present = session.value("SELECT name FROM sqlite_master WHERE name = 'dpsketch_schema'")
+        found = session.value("SELECT max(version) FROM dpsketch_schema") if present else None
+        if found not in (None, VERSION):
+            raise InvalidInput(
+                f"another version of dpsketch has written this store (version {found} of its tables; this one knows "
+                f"{VERSION}). Name another store, or use that version. Nothing was changed."
+            )
+        if found is None:
+            own = ("BYTEA", "") if self._file is None else ("BLOB", " WITHOUT ROWID")
+            for statement in _TABLES:
+                session.run(statement.format(binary=own[0], without_rowid=own[1]))
+            session.run("INSERT INTO dpsketch_schema VALUES (?)", VERSION)
+
+    @contextlib.contextmanager
+    def _changing(self, begin: str = "BEGIN") -> Iterator[Session]:
+        with self._database.session() as session, session.transaction(begin):
+            yield session
+
+    def _rows(self, statement: str, *values: Any) -> list[Sequence[Any]]:
+        with self._database.session() as session:
+            return session.rows(statement, *values)
+
+    def _run(self, statement: str, *values: Any) -> int:
+        with self._database.session() as session:
+            return session.run(statement, *values)
 
     def close(self) -> None:
         """Let go of the store."""
         self._drop_writer()
-        self._engine.dispose()
+        self._database.close()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
     # The one writer of reports.
 
-    @guarded
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[Session]:
+        """Lend the writing session. One that failed may be dead or hold no lock: the next claim begins a new one."""
+        if self._writer is None:
+            raise StorageFailed(_LOST)
+        try:
+            yield self._writer
+        except Exception:
+            self._drop_writer()
+            raise
+
     def claim(self) -> None:
         """Become the one process that serves the store, or one of those that share it, or refuse."""
         if self._file is not None and self._lock is None:
             self._lock = lock_file(self._file)
-        try:
-            if self._writer is None:
-                self._writer = self._engine.connect()
-                if self._file is None:
-                    lock_database(self._writer, shared=self.shared)
-            self._look()
-        except Exception:
-            # A session that failed once may be dead, or hold no lock: the next attempt begins with a new one.
-            self._drop_writer()
-            raise
+        fresh = self._writer is None
+        if fresh:
+            self._writer = self._database.open()
+        with self._writing() as writer:
+            if fresh and self._file is None:
+                writer.begin_serving(shared=self.shared)
+            self._look(writer)
 
-    @guarded
     def check_session(self, *, write: bool = False) -> None:
         """Fail where the writing session is lost; with ``write``, also where the store takes no writes."""
-        if self._writer is None:
-            raise StorageFailed("the connection to the store was lost.")
-        wanted = "UPDATE dpsketch_schema SET version = version" if write else "SELECT version FROM dpsketch_schema"
-        try:
-            with self._writer.begin():
-                self._writer.exec_driver_sql(wanted)
-        except Exception:
-            self._drop_writer()
-            raise
+        with self._writing() as writer:
+            writer.run(
+                "UPDATE dpsketch_schema SET version = version" if write else "SELECT version FROM dpsketch_schema"
+            )
 
-    def _look(self) -> None:
+    def _look(self, writer: Session) -> None:
         """Find out which chunk is the newest."""
-        assert self._writer is not None
-        newest = self._writer.exec_driver_sql("SELECT max(number) FROM dpsketch_chunk").scalar()
-        self._writer.commit()
-        self._next = int(newest or 0) + 1
+        self._next = int(writer.value("SELECT max(number) FROM dpsketch_chunk") or 0) + 1
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
@@ -118,38 +268,21 @@ class Storage:
         if not self.shared:
             yield
             return
-        self._begin_turn()
+        with self._writing() as writer:
+            writer.run("SELECT pg_advisory_lock(?)", WRITING)
+            self._look(writer)
         try:
             yield
         finally:
-            self._end_turn()
-
-    @guarded
-    def _begin_turn(self) -> None:
-        if self._writer is None:
-            raise StorageFailed("the connection to the store was lost. Nothing was stored; try again.")
-        try:
-            self._writer.exec_driver_sql("SELECT pg_advisory_lock(%s)", (WRITING,))
-            self._look()
-        except Exception:
-            self._drop_writer()
-            raise
-
-    def _end_turn(self) -> None:
-        if self._writer is not None:
-            try:
-                self._writer.exec_driver_sql("SELECT pg_advisory_unlock(%s)", (WRITING,))
-                self._writer.commit()
-            except Exception:
-                self._drop_writer()  # its end gives the lock back
+            # A session that was lost gave its lock back, and another one does not hold it.
+            with contextlib.suppress(StorageFailed), self._writing() as writer:
+                writer.run("SELECT pg_advisory_unlock(?)", WRITING)
 
     def _drop_writer(self) -> None:
         """Close the writing session, and with it give up its lock."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
-            with contextlib.suppress(Exception):
-                writer.invalidate()
-                writer.close()
+            writer.close()
 
     @property
     def newest(self) -> int:
@@ -174,211 +307,130 @@ class Storage:
         marks: Sequence[Mark] = (),
     ) -> list[Chunk]:
         numbered = [(self._next + i, *chunk) for i, chunk in enumerate(chunks)]
-        try:
-            self._write_once(numbered, old, counters, marks)
-        except Exception:
-            # Whether the transaction took place is not known: the next claim() finds out.
-            self._drop_writer()
-            raise
+        # Where this fails, whether the transaction took place is not known: the next claim() finds out.
+        with self._writing() as writer, writer.transaction():
+            if old:
+                writer.run(f"DELETE FROM dpsketch_chunk WHERE number {_any_of(old)}", *old)
+            writer.run_each("INSERT INTO dpsketch_chunk VALUES (?, ?, ?, ?)", numbered)
+            # By their own order, which says nothing about that of the reports.
+            writer.run_each("INSERT INTO dpsketch_mark VALUES (?, ?, ?)", sorted(marks))
+            for collection, more in counters.items():
+                grown = ", ".join(f"{name} = {name} + ?" for name in more)
+                writer.run(f"UPDATE dpsketch_collection SET {grown} WHERE id = ?", *more.values(), collection)
         self._next += len(chunks)
         return [Chunk(number, collection, reports) for number, collection, reports, _ in numbered]
 
-    @guarded
-    def _write_once(
-        self,
-        numbered: list[tuple[int, str, int, bytes]],
-        old: list[int],
-        counters: dict[str, dict[str, int]],
-        marks: Sequence[Mark],
-    ) -> None:
-        if self._writer is None:
-            raise StorageFailed("the connection to the store was lost. Nothing was stored; try again.")
-        with self._writer.begin():
-            if old:
-                self._writer.execute(TABLES.chunk.delete().where(TABLES.chunk.c.number.in_(old)))
-            if numbered and self._file is None:
-                copy_rows(self._writer, numbered)
-            elif numbered:
-                self._writer.exec_driver_sql("INSERT INTO dpsketch_chunk VALUES (?, ?, ?, ?)", numbered)
-            if marks:
-                # By their own order, which says nothing about that of the reports.
-                rows = sorted((each.collection, each.period, each.mark) for each in marks)
-                named = [dict(zip(("collection", "period", "mark"), row, strict=True)) for row in rows]
-                self._writer.execute(TABLES.mark.insert(), named)
-            table = TABLES.collection
-            for collection, more in counters.items():
-                grown = {name: table.c[name] + number for name, number in more.items()}
-                self._writer.execute(table.update().where(table.c.id == collection).values(**grown))
-
-    @guarded
     def used_marks(self, marks: Sequence[Mark]) -> set[Mark]:
         """Return which tickets were used already."""
-        table = TABLES.mark
-        with self._engine.connect() as connection:
-            found: set[Mark] = set()
-            for start in range(0, len(marks), 500):
-                some = marks[start : start + 500]
-                # By all three, as the key is: by the mark alone the whole table would be read for each commit.
-                wanted = [
-                    table.c[name].in_({getattr(each, name) for each in some})
-                    for name in ("collection", "period", "mark")
-                ]
-                rows = connection.execute(table.select().where(*wanted))
-                found |= {Mark(row.collection, row.period, row.mark) for row in rows}
-            return found
+        found: set[Mark] = set()
+        for start in range(0, len(marks), 500):
+            # By all three, as the key is: by the mark alone the whole table would be read for each commit.
+            columns = [list(set(column)) for column in zip(*marks[start : start + 500], strict=True)]
+            wanted = " AND ".join(
+                f"{name} {_any_of(column)}" for name, column in zip(Mark._fields, columns, strict=True)
+            )
+            values = [value for column in columns for value in column]
+            rows = self._rows(f"SELECT collection, period, mark FROM dpsketch_mark WHERE {wanted}", *values)
+            found |= {Mark(*row) for row in rows}
+        return found
 
-    @guarded
     def forget_marks(self, collection: str, before: int) -> None:
         """Forget the used tickets of periods that are long over."""
-        table = TABLES.mark
-        with self._engine.begin() as connection:
-            connection.execute(table.delete().where((table.c.collection == collection) & (table.c.period < before)))
+        self._run("DELETE FROM dpsketch_mark WHERE collection = ? AND period < ?", collection, before)
 
-    @guarded
     def chunks(self, after: int = 0, collection: str | None = None) -> list[Chunk]:
         """List the chunks, of one collection or all, that are newer than a number: oldest first, without content."""
-        table = TABLES.chunk
-        wanted = table.select().with_only_columns(table.c.number, table.c.collection, table.c.reports)
-        if collection is not None:
-            wanted = wanted.where(table.c.collection == collection)
-        with self._engine.connect() as connection:
-            found = connection.execute(wanted.where(table.c.number > after).order_by(table.c.number))
-            return [Chunk(*row) for row in found]
+        own, values = ("", []) if collection is None else (" AND collection = ?", [collection])
+        wanted = f"SELECT number, collection, reports FROM dpsketch_chunk WHERE number > ?{own} ORDER BY number"
+        return [Chunk(*row) for row in self._rows(wanted, after, *values)]
 
     def contents(self, numbers: list[int]) -> Iterator[bytes]:
         """Read the content of chunks, a hundred at a time."""
         for start in range(0, len(numbers), 100):
-            yield from self._contents(numbers[start : start + 100])
-
-    @guarded
-    def _contents(self, numbers: list[int]) -> list[bytes]:
-        table = TABLES.chunk
-        with self._engine.connect() as connection:
-            wanted = table.select().with_only_columns(table.c.content).where(table.c.number.in_(numbers))
-            return [bytes(content) for (content,) in connection.execute(wanted.order_by(table.c.number))]
+            some = numbers[start : start + 100]
+            wanted = f"SELECT content FROM dpsketch_chunk WHERE number {_any_of(some)} ORDER BY number"
+            yield from (bytes(content) for (content,) in self._rows(wanted, *some))
 
     # Everything else.
 
-    @guarded
     def ping(self) -> None:
         """Fail where the store does not answer."""
-        with self._engine.connect() as connection:
-            connection.exec_driver_sql("SELECT count(*) FROM dpsketch_token").scalar()
+        self._rows("SELECT count(*) FROM dpsketch_token")
 
-    @guarded
     def add_token(self, token: Token, digest: str) -> None:
         """Keep a token's digest, and what is known of it."""
-        values = {
-            "id": token.id, "name": token.name, "scope": token.scope, "digest": digest,
-            "collection": token.collection, "expires": token.expires,
-        }  # fmt: skip
-        with self._engine.begin() as connection:
-            connection.execute(TABLES.token.insert().values(**values))
+        values = (token.id, token.name, token.scope, digest, token.collection, token.expires)
+        self._run("INSERT INTO dpsketch_token VALUES (?, ?, ?, ?, ?, ?)", *values)
 
-    @guarded
     def tokens(self) -> dict[str, Token]:
         """Return all tokens by their digests."""
-        with self._engine.connect() as connection:
-            rows = connection.execute(TABLES.token.select().order_by(TABLES.token.c.name, TABLES.token.c.id))
-            return {
-                row.digest: Token(row.id, row.name, check_scope(row.scope), row.collection, row.expires) for row in rows
-            }
+        wanted = "SELECT digest, id, name, scope, collection, expires FROM dpsketch_token ORDER BY name, id"
+        return {
+            digest: Token(identifier, name, scope, collection, expires)
+            for digest, identifier, name, scope, collection, expires in self._rows(wanted)
+        }
 
-    @guarded
     def expire_token(self, identifier: str, expires: float) -> None:
         """Let a token end at a time, or earlier where it was to end earlier."""
-        table = TABLES.token
-        later = table.c.expires.is_(None) | (table.c.expires > expires)
-        with self._engine.begin() as connection:
-            connection.execute(table.update().where((table.c.id == identifier) & later).values(expires=expires))
+        later = "(expires IS NULL OR expires > ?)"
+        self._run(f"UPDATE dpsketch_token SET expires = ? WHERE id = ? AND {later}", expires, identifier, expires)
 
-    @guarded
     def revoke_token(self, identifier: str) -> bool:
         """Forget a token, and say whether it was there."""
-        with self._engine.begin() as connection:
-            return connection.execute(TABLES.token.delete().where(TABLES.token.c.id == identifier)).rowcount > 0
+        return self._run("DELETE FROM dpsketch_token WHERE id = ?", identifier) > 0
 
-    @guarded
     def add_release(self, release: ReleaseRow, content: bytes) -> None:
         """Keep a release; the same content again takes the new name."""
-        table = TABLES.release
-        with self._engine.begin() as connection:
-            connection.execute(table.delete().where(table.c.id == release.id))
-            values = {"id": release.id, "name": release.name, "content": content, "added": time.time()}
-            connection.execute(table.insert().values(**values))
+        with self._changing() as session:
+            session.run("DELETE FROM dpsketch_release WHERE id = ?", release.id)
+            values = (release.id, release.name, content, time.time())
+            session.run("INSERT INTO dpsketch_release VALUES (?, ?, ?, ?)", *values)
 
-    @guarded
     def releases(self) -> list[ReleaseRow]:
         """List the uploaded releases."""
-        table = TABLES.release
-        wanted = table.select().with_only_columns(table.c.id, table.c.name, table.c.added)
-        with self._engine.connect() as connection:
-            return [ReleaseRow(*row) for row in connection.execute(wanted.order_by(table.c.id))]
+        return [ReleaseRow(*row) for row in self._rows("SELECT id, name, added FROM dpsketch_release ORDER BY id")]
 
-    @guarded
     def release_content(self, identifier: str) -> bytes | None:
         """Return the file of an uploaded release, if it is there."""
-        table = TABLES.release
-        wanted = table.select().with_only_columns(table.c.content).where(table.c.id == identifier)
-        with self._engine.connect() as connection:
-            content = connection.execute(wanted).scalar()
-        return None if content is None else bytes(content)
+        found = self._rows("SELECT content FROM dpsketch_release WHERE id = ?", identifier)
+        return bytes(found[0][0]) if found else None
 
-    @guarded
     def delete_release(self, identifier: str) -> None:
         """Forget a release."""
-        with self._engine.begin() as connection:
-            connection.execute(TABLES.release.delete().where(TABLES.release.c.id == identifier))
+        self._run("DELETE FROM dpsketch_release WHERE id = ?", identifier)
 
-    @guarded
     def add_collection(self, collection: CollectionRow) -> None:
         """Keep a new collection."""
-        with self._engine.begin() as connection:
-            connection.execute(TABLES.collection.insert().values(**collection.values()))
+        values = collection.values()
+        self._run(f"INSERT INTO dpsketch_collection VALUES ({', '.join('?' for _ in values)})", *values)
 
-    @guarded
     def collections(self) -> list[CollectionRow]:
         """Return all collections."""
-        with self._engine.connect() as connection:
-            rows = connection.execute(TABLES.collection.select().order_by(TABLES.collection.c.id))
-            return [CollectionRow.read(row) for row in rows]
+        return [CollectionRow.read(row) for row in self._rows("SELECT * FROM dpsketch_collection ORDER BY id")]
 
-    @guarded
     def close_collection(self, identifier: str) -> None:
         """Mark a collection as closed."""
-        table = TABLES.collection
-        with self._engine.begin() as connection:
-            connection.execute(table.update().where(table.c.id == identifier).values(closed=True))
+        self._run("UPDATE dpsketch_collection SET closed = ? WHERE id = ?", True, identifier)
 
-    @guarded
     def delete_collection(self, identifier: str) -> None:
         """Forget a collection, its reports, its curve, its used tickets and the tokens for it."""
-        with self._engine.begin() as connection:
-            for table in (TABLES.chunk, TABLES.history, TABLES.token, TABLES.mark):
-                connection.execute(table.delete().where(table.c.collection == identifier))
-            connection.execute(TABLES.collection.delete().where(TABLES.collection.c.id == identifier))
+        with self._changing() as session:
+            for table in ("chunk", "history", "token", "mark"):
+                session.run(f"DELETE FROM dpsketch_{table} WHERE collection = ?", identifier)
+            session.run("DELETE FROM dpsketch_collection WHERE id = ?", identifier)
 
-    @guarded
     def size(self) -> int:
         """Return how many bytes the store takes on the disk."""
         if self._file is not None:
             return sum(path.stat().st_size for path in self._file.parent.glob(f"{self._file.name}*"))
-        with self._engine.connect() as connection:
-            return int(connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar() or 0)
+        [[size]] = self._rows("SELECT pg_database_size(current_database())")
+        return int(size)
 
-    @guarded
     def add_history(self, collection: str, reports: int, width: float) -> None:
         """Keep a point of the curve of interval widths; a second one at the same place is dropped."""
-        row = {"collection": collection, "reports": reports, "width": width}
-        with self._engine.begin() as connection:
-            connection.execute(
-                text("INSERT INTO dpsketch_history VALUES (:collection, :reports, :width) ON CONFLICT DO NOTHING"), row
-            )
+        self._run("INSERT INTO dpsketch_history VALUES (?, ?, ?) ON CONFLICT DO NOTHING", collection, reports, width)
 
-    @guarded
     def history(self, collection: str) -> list[tuple[int, float]]:
         """Return the curve of interval widths, by the number of reports."""
-        table = TABLES.history
-        with self._engine.connect() as connection:
-            rows = connection.execute(table.select().where(table.c.collection == collection).order_by(table.c.reports))
-            return [(row.reports, row.width) for row in rows]
+        wanted = "SELECT reports, width FROM dpsketch_history WHERE collection = ? ORDER BY reports"
+        return [(reports, width) for reports, width in self._rows(wanted, collection)]

@@ -1,18 +1,168 @@
-"""The table of kinds: one row a kind, which says what it answers and where its parts are; they load when used.
+"""The table of kinds: each row says what a kind answers and where its parts are; they load when they are used.
 
-A row (:class:`~dpsketch.sketches.row.Kind`) names classes and functions by path, so that whoever reads one kind's file
-loads that kind alone. The command line, the files, the service, Spark and the planner read the rows, and none of them
-knows a kind by itself: a new one is its folder and one row.
+A row names classes and functions by path, so that reading the file of one kind loads that kind alone. The command line,
+the files, the service, Spark and the planner read the rows, and none of them knows a kind by itself: a new kind is its
+folder and one row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from dpsketch.sketches.row import Kind, Option
+if TYPE_CHECKING:
+    from dpsketch.release import Release
 
-__all__ = ["KINDS", "Kind", "Option", "row_of"]
+__all__ = ["KINDS", "Answer", "Kind", "Option", "row_of"]
+
+Answer = Literal["keys", "top", "decode", "range", "point", "statement", "curve", "change"]
+
+
+class Option(NamedTuple):
+    """An option of the command line: its name in Python, its type, its help, and whether it is one of the most used."""
+
+    name: str
+    type: Any
+    words: str
+    first: bool = False
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One row of the table. A path is ``module:name``.
+
+    Attributes
+    ----------
+    name, question : str
+        How files and the command line call it, and which question it answers, in words.
+    answers : tuple of str
+        What may be asked of a release: counts of keys, the top of them, many decoded together, ranges, points, or
+        nothing, since it is one statement; of published days, a curve over time and a change between windows, beside
+        what the kind that they count answers.
+    private_path : str
+        Its :class:`~dpsketch.release.Release`.
+    sensitive_path : str or None
+        Its sketch; None where the kind exists as a release only.
+    spec_path : str or None
+        The spec from which an empty sketch is started; None where there is none.
+    reads : {"key", "points"}
+        Which columns of a record it counts.
+    weighs : bool
+        Whether records have weights.
+    fingerprints : bool
+        Whether fingerprints are all that it wants to know of text keys.
+    whole_users : bool
+        Whether all records of a user must come in one update, sorted together. One that bounds users when it is
+        released takes them in any order.
+    lists_keys : bool
+        Whether its releases can list keys without being given candidates.
+    collides : bool
+        Whether keys share counters, in a memory of a fixed size; the memory of one where none do grows with the keys.
+    released_once : bool
+        Whether a second release of one sketch would not be private, so that the first must end it.
+    release_options : tuple of Option
+        Those that shape a release, where it takes more than a budget.
+    options : tuple of Option
+        Those that shape a sketch: arguments of its constructor, unless :mod:`dpsketch.cli.kinds` says otherwise.
+    command : str or None
+        The command line's name for it, where that is another kind's, which starts both.
+    plan_path : str or None
+        A function that proposes a shape (see :func:`dpsketch.plan.propose`); None if there is none to choose.
+    pure : bool
+        Whether it is made for pure privacy, so that a plan assumes δ = 0.
+    questions : tuple of str
+        For which questions plans compare it with other kinds: "keys", for which there are and how often each occurs.
+    suits : str
+        Where it is the right one of those, in words.
+    instead : str or None
+        The kind that answers the same question better where one party holds all keys, which `run` then names.
+    daily : bool
+        Whether it can be published day after day (:class:`~dpsketch.ContinualSketch`).
+    day_path : str or None
+        The sketch of one day, where it counts keys by name and takes a public list; else :attr:`sensitive` is it.
+    window_path : str or None
+        The release of some days together, where it is not :attr:`private`.
+    """
+
+    name: str
+    question: str
+    answers: tuple[Answer, ...]
+    private_path: str
+    sensitive_path: str | None = None
+    spec_path: str | None = None
+    reads: Literal["key", "points"] = "key"
+    weighs: bool = True
+    fingerprints: bool = False
+    whole_users: bool = True
+    lists_keys: bool = False
+    collides: bool = True
+    released_once: bool = False
+    options: tuple[Option, ...] = ()
+    release_options: tuple[Option, ...] = ()
+    command: str | None = None
+    plan_path: str | None = None
+    pure: bool = False
+    questions: tuple[str, ...] = ()
+    suits: str = ""
+    instead: str | None = None
+    daily: bool = False
+    day_path: str | None = None
+    window_path: str | None = None
+
+    @cached_property
+    def private(self) -> type[Release]:
+        """The release."""
+        found: type[Release] = _named(self.private_path)
+        return found
+
+    @cached_property
+    def sensitive(self) -> Any:
+        """The sketch."""
+        return _named(self.sensitive_path)
+
+    @cached_property
+    def spec(self) -> Any:
+        """The spec."""
+        return _named(self.spec_path)
+
+    @property
+    def has_command(self) -> bool:
+        """Whether the command line makes sketches of this kind under its own name."""
+        return self.spec_path is not None and self.command is None
+
+    @property
+    def planned(self) -> bool:
+        """Whether a shape can be proposed for it, or there is none to choose."""
+        return self.plan_path is not None or self.has_command
+
+    @cached_property
+    def day(self) -> Any:
+        """The sketch of one day of a stream."""
+        return _named(self.day_path or self.sensitive_path)
+
+    @cached_property
+    def window(self) -> Any:
+        """The release of some days of a stream together."""
+        return _named(self.window_path or self.private_path)
+
+    @cached_property
+    def plan(self) -> Callable[..., Any] | None:
+        """The function ``plan(amount, guess, target_error=…)``, which takes further options by name."""
+        function: Callable[..., Any] | None = _named(self.plan_path)
+        return function
+
+
+def _named(path: str | None) -> Any:
+    """Load what a path names; None is nothing."""
+    if path is None:
+        return None
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
+
 
 _COUNTS = "dpsketch.sketches.countsketch"
 _HISTOGRAM = "dpsketch.sketches.histogram"
@@ -25,15 +175,15 @@ _RANGES = "dpsketch.sketches.ranges"
 _QUANTILES = "dpsketch.sketches.quantiles"
 
 # The options that several kinds take.
-_ROWS = Option("rows", int, "Rows of the table.")
-_WIDTH = Option("width", int, "Cells in a row.")
-_SEED = Option("seed", int, "Of the hash functions; equal seeds merge.")
+_ROWS = Option("rows", int, "Number of rows of the table.")
+_WIDTH = Option("width", int, "Number of cells in a row.")
+_SEED = Option("seed", int, "Hash seed. Sketches merge only if their seeds are equal.")
 _GRID = Option("grid", float, "Step to which weights are rounded.")
 _FORM = Option(
     "form",
     str,
-    "histogram: truncated, laplace, gaussian, weighted or rounds; of buckets loads, truncated or gaussian. "
-    "Default: the best.",
+    "Mechanism: truncated, laplace, gaussian, weighted or rounds; with --max-counters loads, truncated or gaussian. By "
+    "default the most accurate one.",
 )
 
 
@@ -55,22 +205,20 @@ KINDS: dict[str, Kind] = {
             whole_users=False,
             lists_keys=True,
             collides=False,
-            start_path=f"{_HISTOGRAM}.command:start",
             options=(
                 _GRID,
-                Option("max_counters", int, "histogram: bound its memory to so many keys, which vote in buckets."),
+                Option("max_counters", int, "Maximum number of keys in memory; keys then vote in buckets."),
                 _SEED,
-                Option("memory_limit", str, "histogram: go to disk beyond it, as in 2GB."),
-                Option("temp_directory", Path, "histogram: where to, with --memory-limit."),
+                Option("memory_limit", str, "Memory beyond which keys go to disk, as in 2GB."),
+                Option("temp_directory", Path, "Folder for the files of --memory-limit."),
             ),
             release_options=(
-                Option("keys_from", Path, "histogram: a public list, one key a line; all of it is answered."),
-                Option("unknown", bool, "histogram: with --keys-from, find other keys as well."),
-                Option("others", bool, "histogram: count all other keys together, too."),
-                Option("names_only", bool, "histogram: spend all on finding names; no counts."),
+                Option("keys_from", Path, "Public list of keys, one per line; all are answered.", first=True),
+                Option("unknown", bool, "Search for keys that are not in --keys-from, too."),
+                Option("others", bool, "One count of all other keys together, too."),
+                Option("names_only", bool, "Names without counts; the whole budget goes to finding them."),
                 _FORM,
             ),
-            release_path=f"{_HISTOGRAM}.command:release_arguments",
             plan_path="dpsketch.plan.histograms:plan_histogram",
             questions=("keys",),
             suits="one party holds the keys, in memory or on disk",
@@ -88,7 +236,6 @@ KINDS: dict[str, Kind] = {
             weighs=False,
             lists_keys=True,
             release_options=(_FORM,),
-            release_path=f"{_HISTOGRAM}.command:vote_arguments",
             command="histogram",
             plan_path="dpsketch.plan.histograms:plan_votes",
             questions=("keys",),
@@ -131,14 +278,15 @@ KINDS: dict[str, Kind] = {
             sensitive_path=f"{_HEAVY}:HeavyHitters",
             spec_path=f"{_HEAVY}:HeavyHittersSpec",
             lists_keys=True,
-            start_path=f"{_HEAVY}.command:start",
             options=(
                 _ROWS,
                 _WIDTH,
                 _SEED,
                 _GRID,
-                Option("key_bits", int, "heavy: integer keys below 2^bits."),
-                Option("key_bytes", int, "heavy: text keys of so many bytes."),
+                Option("key_bits", int, "Length of integer keys in bits: they lie below 2^bits.", first=True),
+                Option(
+                    "key_bytes", int, "Length of text keys in bytes; longer keys count in the total only.", first=True
+                ),
             ),
             plan_path="dpsketch.plan.tables:plan_heavy",
             questions=("keys",),
@@ -158,9 +306,9 @@ KINDS: dict[str, Kind] = {
             options=(
                 _SEED,
                 _GRID,
-                Option("domain", int, "sparse: so many keys are possible."),
-                Option("max_value", float, "sparse: counts above it are cut."),
-                Option("expected_keys", int, "sparse: a public guess."),
+                Option("domain", int, "Number of possible keys."),
+                Option("max_value", float, "Largest count; larger ones are cut to it."),
+                Option("expected_keys", int, "Public guess of the number of keys."),
             ),
             plan_path="dpsketch.plan.sizes:plan_sparse",
             pure=True,
@@ -177,10 +325,9 @@ KINDS: dict[str, Kind] = {
             spec_path=f"{_MOMENT}:MomentSpec",
             fingerprints=True,
             released_once=True,
-            start_path=f"{_MOMENT}.command:start",
             options=(
-                Option("p", list[float], "moment: the exponent; repeat it for several."),
-                Option("size", int, "moment: coordinates; more are more accurate."),
+                Option("p", list[float], "Exponent of the moment; several where it is repeated.", first=True),
+                Option("size", int, "Number of coordinates; more are more accurate. By default 200."),
                 _SEED,
                 _GRID,
             ),
@@ -205,17 +352,15 @@ KINDS: dict[str, Kind] = {
             spec_path=f"{_DENSITY}:DensitySpec",
             reads="points",
             weighs=False,
-            start_path=f"{_DENSITY}.command:start",
             options=(
                 _ROWS,
                 _WIDTH,
                 _SEED,
-                Option("kernel", str, "density: euclidean, manhattan or angular; of features gaussian or linear."),
-                Option("features", str, "density: race, fourier, series, nystrom, linear, signs, or auto."),
-                Option("landmarks", Path, "density: public points for nystrom, a file with the same columns."),
-                Option("bandwidth", float, "density: how far a point reaches."),
-                Option("power", int, "density: the kernel's power; a larger one is narrower."),
-                Option("bounds", str, "density: public limits of each coordinate, as in 0:10,-5:5."),
+                Option("kernel", str, "Kernel: euclidean, manhattan or angular; with --features gaussian or linear."),
+                Option("features", str, "Feature map: race, fourier, series, linear, signs, or auto."),
+                Option("bandwidth", float, "Distance that a point reaches, in the units of the columns.", first=True),
+                Option("power", int, "Power of the kernel; a larger one is narrower."),
+                Option("bounds", str, "Public limits of each coordinate, as in 0:10,-5:5.", first=True),
             ),
             plan_path="dpsketch.plan.sizes:plan_density",
             daily=True,
@@ -229,10 +374,9 @@ KINDS: dict[str, Kind] = {
             spec_path=f"{_DISTINCT}:DistinctSpec",
             weighs=False,
             fingerprints=True,
-            start_path=f"{_DISTINCT}.command:start",
             options=(
-                Option("buckets", int, "distinct: more are more accurate."),
-                Option("exact", bool, "distinct: hold every key, by eight bytes; noise is then the only error."),
+                Option("buckets", int, "Number of buckets; more are more accurate."),
+                Option("exact", bool, "Exact count before the noise; it takes eight bytes per key.", first=True),
                 _SEED,
             ),
             plan_path="dpsketch.plan.sizes:plan_distinct",
@@ -269,21 +413,16 @@ KINDS: dict[str, Kind] = {
             private_path=f"{_RANGES}:PrivateRanges",
             sensitive_path=f"{_RANGES}:RangeSketch",
             spec_path=f"{_RANGES}:RangeSketchSpec",
-            start_path=f"{_RANGES}.command:start",
             options=(
-                Option("bits", int, "ranges: values lie in [start, start + 2^bits)."),
-                Option("start", int, "ranges: the smallest value."),
-                Option("outside", str, "ranges: refuse or clamp values outside."),
+                Option("bits", int, "Size of the domain: values lie in [start, start + 2^bits).", first=True),
+                Option("start", int, "Smallest value of the domain.", first=True),
+                Option("outside", Literal["refuse", "clamp"], "Treatment of values outside the domain."),
                 _ROWS,
                 _WIDTH,
                 _SEED,
                 _GRID,
-                Option("quantiles", str, "ranges: the only ones that will be asked, as in 0.5,0.9; more accurate."),
-                Option(
-                    "interval_share",
-                    float,
-                    "ranges: the part of the budget for intervals of named quantiles; 0 (no intervals) by default.",
-                ),
+                Option("quantiles", str, "Only quantiles to answer, as in 0.5,0.9; more accurate.", first=True),
+                Option("interval_share", float, "Part of the budget for the intervals of --quantiles; 0 draws none."),
             ),
             plan_path="dpsketch.plan.tables:plan_ranges",
             daily=True,

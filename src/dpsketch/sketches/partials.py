@@ -1,4 +1,4 @@
-"""Partials: sensitive sketches that know of which others they were made, so that none is counted twice.
+"""Hold sensitive sketches that know of which others they were made, so that none is counted twice.
 
 A sketch has a random id from its start, and a merged one those of its parts; a merge that shares one is refused. The
 ids say nothing about the records. They are in ``.sketch`` files and never in a release.
@@ -13,6 +13,9 @@ from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
+import numpy.typing as npt
+
 from dpsketch import files
 from dpsketch.bounding import Cut
 from dpsketch.changes import Changeable
@@ -26,7 +29,6 @@ from dpsketch.sketches.specs import refuse_choice
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
 
-__all__ = ["Partial", "ids_array", "public_names", "stored_ids"]
 
 _ARRAY = "partials"
 _ID_BYTES = 16
@@ -196,3 +198,16 @@ def _charged_names(ids: Iterable[str]) -> tuple[str, ...]:
 
 def _hashed(purpose: str, partial: str) -> str:
     return hashlib.sha256(f"dpsketch partial {purpose} {partial}".encode()).hexdigest()[: 2 * _ID_BYTES]
+
+
+def integer_array(
+    document: files.Document, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.int64
+) -> npt.NDArray[Any]:
+    """Return a named integer array of the shape that the spec prescribes; what is sensitive may be written to."""
+    array = document.arrays.get(name)
+    kinds = "u" if dtype == np.uint64 else "iu"
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in kinds or array.shape != shape:
+        raise FileRefused(f"the file's array {name!r} does not have the shape that its spec prescribes.")
+    if dtype == np.int64 and array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
+        raise FileRefused(f"the file's array {name!r} has integers that signed ones of 64 bits cannot be.")
+    return array.astype(dtype, copy=document.sensitive)

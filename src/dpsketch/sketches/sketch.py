@@ -23,16 +23,14 @@ from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.hashing import KeyBatch, KeyType, fingerprint
 from dpsketch.privacy import Budget
-from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.frames import RecordColumns, read_columns
-from dpsketch.sketches.partials import Partial
+from dpsketch.sketches.partials import Partial, integer_array
 from dpsketch.sketches.specs import DEFAULT_SEED, Spec, fingerprint_of, refuse_choice, refuse_mismatch, with_key_columns
 from dpsketch.sketches.weights import checked_total, weighed
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
 
-__all__ = ["Entries", "Parsed", "Sketch", "agreed_spec", "stated_spec", "stored_type"]
 
 SpecT = TypeVar("SpecT", bound=Spec)
 ReleaseT = TypeVar("ReleaseT")
@@ -210,7 +208,7 @@ class Sketch(Partial, Generic[SpecT, ReleaseT]):
         Parameters
         ----------
         keys : list, NumPy, Arrow, pandas or polars column; or a frame
-            Integers or text; for densities points: n × dim numbers, or a list or column of sets. Records with a null
+            Integers or text; for densities points: n × dim numbers. Records with a null
             key or coordinate are skipped and counted in :attr:`skipped_nulls`. A frame (pandas, polars, Arrow, a
             DuckDB relation, or an iterator of these) goes with ``key=`` or ``points=``.
         users : column, optional

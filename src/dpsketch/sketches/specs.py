@@ -20,19 +20,6 @@ from dpsketch.numbers import hold_whole
 from dpsketch.privacy import Budget, Guarantee, Unit
 from dpsketch.sketches.weights import WeightGrid
 
-__all__ = [
-    "DEFAULT_SEED",
-    "ReleasePreview",
-    "Spec",
-    "check_key_type",
-    "fingerprint_of",
-    "hold_common",
-    "hold_key_columns",
-    "refuse_choice",
-    "refuse_mismatch",
-    "with_key_columns",
-]
-
 # Sketches merge only if their seeds are equal, so that there is a fixed default.
 DEFAULT_SEED = 1
 
@@ -96,8 +83,12 @@ class Spec:
         """Return what a release would promise, and the error of its numbers."""
         budget = Budget(epsilon, delta, rho)
         laws = self.laws(budget)
+        return ReleasePreview(promise(self, Receipt(budget, laws)), *self._errors(laws))
+
+    def _errors(self, laws: tuple[Any, ...]) -> tuple[float, float]:
+        """Return the scale of the noise, and the error of an answer."""
         error = math.sqrt(laws[0].noise.variance)
-        return ReleasePreview(promise(self, Receipt(budget, laws)), error, error)
+        return error, error
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as JSON-ready values."""

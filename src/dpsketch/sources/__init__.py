@@ -12,8 +12,8 @@ A source is one of
 - a database: ``sqlite:///path.db?table=NAME``, ``postgresql://user@host/base?table=NAME`` (or ``SCHEMA.NAME``), or
   ``…?query=SELECT …``. The query is the rest of the string as it stands; one without any space is percent-decoded.
 
-All of them give the same keys, by :mod:`dpsketch.canonical`. CSV and TSV have no types: there a key or a user is text,
-unless its type is asked for.
+All of them give the same keys, by :mod:`dpsketch.columns`. CSV, TSV, JSON and SQLite's queries declare no types. A
+key or a user of theirs is text, unless its type is asked for.
 
 The rules of CSV and TSV, for files and pipes alike: UTF-8, with or without a byte-order mark; a header row; fields
 quoted with ``"``, doubled inside; quoted fields may hold separators and line ends; blank lines are skipped. An unquoted
@@ -23,14 +23,12 @@ ignored around numbers.
 Errors never quote a record: every reader's own message is replaced, and none is kept as cause or context.
 """
 
-from dpsketch.sources.entrance import open_files, open_source
-from dpsketch.sources.expressions import RowExpression, parse_expression
+from dpsketch.sources.expressions import RowExpression, RowQuery, parse_expression, parse_query
 from dpsketch.sources.locations import Format
-from dpsketch.sources.queries import RowQuery, parse_query
-from dpsketch.sources.split import split_files
+from dpsketch.sources.source import open_source
 from dpsketch.sources.values import Batch, Columns, Progress
 
 __all__ = [
-    "Batch", "Columns", "Format", "Progress", "RowExpression", "RowQuery", "open_files", "open_source",
-    "parse_expression", "parse_query", "split_files",
+    "Batch", "Columns", "Format", "Progress", "RowExpression", "RowQuery", "open_source", "parse_expression",
+    "parse_query",
 ]  # fmt: skip

@@ -7,29 +7,30 @@ function that depends on the time, on chance or on files. What is on no list is 
 schema or from the expression, never from values: CSV and TSV have no schema, so that their columns are text, and
 numbers where the expression compares or computes with a number; a field that is no number is then missing. A row for
 which a condition is not true, a null included, is left out.
+
+A query selects rows of one source: which file, which columns, computed or not, and under which condition. A row of the
+answer is made of one row of the source, and each row of the source makes one row or none. A join, a group, a window, a
+distinct, a limit or a union would let one record change many rows of the answer, also rows of other users: keeping the
+column that says whose a row is does not undo that. They are refused.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
 
 from dpsketch.errors import InvalidInput, SourceError
-from dpsketch.sources.conditions import PlainCondition, plain_condition
 from dpsketch.sources.engine import connect
-from dpsketch.sources.failures import guarded
-from dpsketch.sources.text import Piece, nothing_of
+from dpsketch.sources.failures import guarded, invalid
+from dpsketch.sources.formats import nothing_of
+from dpsketch.sources.values import Columns, Place
 
-__all__ = ["RowExpression", "RowExpressions", "parse_expression", "parsed", "written"]
-
-_ROWS_AT_ONCE = 1 << 20  # to ask DuckDB costs as much as some ten thousand rows
-_ROWS_HANDED_ON = 1 << 17
-_BYTES_AT_ONCE = 1 << 24
+__all__ = ["RowExpression", "RowExpressions", "RowQuery", "parse_expression", "parse_query"]
 
 _CLASSES = {
     "COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "OPERATOR", "FUNCTION", "CAST", "BETWEEN", "CASE",
@@ -62,6 +63,15 @@ _NO_TYPE = "a cast to a type that is not one of those allowed"
 _NUMBERS = {"INTEGER", "DECIMAL", "DOUBLE", "FLOAT", "BIGINT", "HUGEINT", "NUMERIC", "NUMBER", "INTEGER_LITERAL"}
 
 
+_WHAT = "--sql"
+_SHAPE = (
+    "--sql is SELECT columns FROM 'files' WHERE condition, over one source and row by row. A join, a group, a window, "
+    "distinct, limit, order, union or subquery could let one record touch many rows, and is refused"
+)
+_PLACES = {"query_location", "query_location_length"}
+_TABLE = {"type", "table_name", "qualified_name", "alias", *_PLACES}
+
+
 @dataclass(frozen=True, slots=True)
 class RowExpression:
     """An expression over the columns of one row.
@@ -78,8 +88,6 @@ class RowExpression:
         The same where all columns are text: those that it compares, or computes, with a number are read as numbers.
     name : str
         What a column is called that is computed by it.
-    plain : PlainCondition or None
-        The same where it is a condition that needs no database if all columns are text.
     """
 
     text: str
@@ -87,12 +95,11 @@ class RowExpression:
     computed: str
     of_text: str
     name: str
-    plain: PlainCondition | None = None
 
 
 def parse_expression(text: str, what: str) -> RowExpression:
     """Read an expression, and refuse one that could look beyond its own row; ``what`` names it in messages."""
-    tree = parsed(f"SELECT (\n{text}\n)", what)
+    tree = _parsed(f"SELECT (\n{text}\n)", what)
     expression = _only_expression(tree)
     if expression is None:
         raise InvalidInput(f"{what} is not one SQL expression. Check its quotes: 'text', and \"a column\".")
@@ -107,13 +114,12 @@ def parse_expression(text: str, what: str) -> RowExpression:
         raise InvalidInput(f"{what} names no column, so that it is the same for every record.")
     numbers = frozenset(name for node in _nodes(expression) for name in _numbers(node))
     whole = _with_whole_quotients(expression)
-    computed = text if whole == expression else written(whole, what)
-    of_text = written(_with_casts(whole, numbers), what) if numbers else computed
-    plain = plain_condition(expression, numbers)
-    return RowExpression(text, tuple(dict.fromkeys(names)), computed, of_text, text, plain)
+    computed = text if whole == expression else _written(whole, what)
+    of_text = _written(_with_casts(whole, numbers), what) if numbers else computed
+    return RowExpression(text, tuple(dict.fromkeys(names)), computed, of_text, text)
 
 
-def parsed(text: str, what: str) -> Any:
+def _parsed(text: str, what: str) -> Any:
     """Return DuckDB's own tree of some SQL; ``what`` names it in messages."""
 
     def serialised() -> Any:
@@ -123,9 +129,9 @@ def parsed(text: str, what: str) -> Any:
     return guarded(serialised, lambda _: SourceError(f"{what} could not be parsed as SQL."))
 
 
-def written(expression: Any, what: str) -> str:
+def _written(expression: Any, what: str) -> str:
     """Return the SQL of an expression's tree, by DuckDB's own writer."""
-    tree = parsed("SELECT 1", what)
+    tree = _parsed("SELECT 1", what)
     tree["statements"][0]["node"]["select_list"] = [expression]
 
     def deserialised() -> str:
@@ -143,7 +149,7 @@ def _with_casts(value: Any, numbers: frozenset[str]) -> Any:
     def cast(node: Any) -> Any:
         if node.get("class") != "COLUMN_REF" or node["column_names"][0] not in numbers:
             return node
-        return {**_only_expression(parsed("SELECT (TRY_CAST(c AS DOUBLE))", "a number")), "child": node}
+        return {**_only_expression(_parsed("SELECT (TRY_CAST(c AS DOUBLE))", "a number")), "child": node}
 
     return _replaced(value, cast)
 
@@ -154,7 +160,7 @@ def _with_whole_quotients(value: Any) -> Any:
     def cut(node: Any) -> Any:
         if node.get("class") != "FUNCTION" or node["function_name"] != "//":
             return node
-        around = _only_expression(parsed("SELECT (trunc(c))", "a quotient"))
+        around = _only_expression(_parsed("SELECT (trunc(c))", "a quotient"))
         return {**around, "arguments": [{**around["arguments"][0], "expression": node}]}
 
     return _replaced(value, cut)
@@ -247,116 +253,129 @@ def _is_number(node: Any) -> bool:
     return str(kind).upper() in _NUMBERS
 
 
-class RowExpressions:
-    """A condition and computed columns, applied to a few batches at a time; each row by itself.
+@dataclass(frozen=True, slots=True)
+class RowQuery:
+    """What a query reads.
 
-    Parameters
+    Attributes
     ----------
+    source : str
+        The file or glob.
+    computed : tuple of RowExpression
+        The columns that are computed or renamed, under the names they have in the answer.
+    names : frozenset of str or None
+        The columns of the answer; None for all of the source, and those computed.
     where : RowExpression or None
         The condition.
-    computed : tuple of RowExpression
-        The columns that are computed.
-    kept : collection of str
-        The columns wanted of the result; those that only an expression reads are not carried on.
     """
 
-    def __init__(self, where: RowExpression | None, computed: tuple[RowExpression, ...], kept: Collection[str]) -> None:
-        self._where, self._computed = where, computed
-        self._all = (*computed, *([] if where is None else [where]))
-        self._kept = kept
+    source: str
+    computed: tuple[RowExpression, ...]
+    names: frozenset[str] | None
+    where: RowExpression | None
+
+    def check(self, wanted: Mapping[str, str | None]) -> None:
+        """Refuse names, by option, that the query does not select."""
+        for option, name in wanted.items():
+            if name is not None and self.names is not None and name not in self.names:
+                raise InvalidInput(f"{option} names {name!r}, which --sql does not select. Name it there, or SELECT *.")
+
+
+@cache
+def parse_query(text: str) -> RowQuery:
+    """Read a query, and refuse one whose rows are not made of one row of its source each."""
+    node = _select(_parsed(text, _WHAT))
+    if node is None:
+        raise InvalidInput(f"{_SHAPE}.")
+    where = node["where_clause"]
+    computed: list[RowExpression] = []
+    names: list[str] | None = []
+    for item in node["select_list"]:
+        if item["class"] == "STAR":
+            if any(value for name, value in item.items() if name not in {"class", "type", *_PLACES}):
+                raise InvalidInput(f"{_SHAPE}. Of *, nothing is left out or replaced.")
+            names = None
+            continue
+        name = item.get("alias") or (item.get("column_names") or [""])[-1]
+        if not name:
+            raise InvalidInput("--sql computes a column without a name: say … AS name.")
+        if item["class"] != "COLUMN_REF" or item.get("alias"):
+            found = parse_expression(_written({**item, "alias": ""}, _WHAT), _WHAT)
+            computed.append(replace(found, name=name))
+        elif len(item["column_names"]) > 1:
+            raise InvalidInput(f"{_SHAPE}. A column has its name alone, without a table's before it.")
+        if names is not None:
+            names.append(name)
+    if names is not None and len(set(names)) < len(names):
+        raise InvalidInput("--sql gives two columns one name. Rename one, with AS.")
+    if len({each.name for each in computed}) < len(computed):
+        raise InvalidInput("--sql gives two columns one name. Rename one, with AS.")
+    condition = None if where is None else parse_expression(_written(where, _WHAT), _WHAT)
+    chosen = None if names is None else frozenset(names)
+    return RowQuery(node["from_table"]["table_name"], tuple(computed), chosen, condition)
+
+
+def _select(tree: Any) -> Any:
+    """Return the node of a statement that selects from one table, and does nothing else; or None."""
+    if tree.get("error") or len(tree.get("statements", ())) != 1:
+        return None
+    node = tree["statements"][0]["node"]
+    table = node.get("from_table") or {}
+    others = {name: value for name, value in node.items() if name not in ("select_list", "from_table", "where_clause")}
+    plain = others.pop("type", None) == "SELECT_NODE" and others.pop("aggregate_handling", None) == "STANDARD_HANDLING"
+    plain = plain and not (others.pop("cte_map", None) or {}).get("map") and not any(others.values())
+    plain = plain and table.get("type") == "BASE_TABLE" and bool(table.get("table_name"))
+    return node if plain and not any(value for name, value in table.items() if name not in _TABLE) else None
+
+
+class RowExpressions:
+    """A condition and computed columns, applied to one batch after the other; each row by itself.
+
+    Only the columns that an expression reads go through DuckDB, so that the types of the others stay as they are.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self._where, self._computed, self._kept = columns.where, columns.computed, columns.kept
+        self._all = (*columns.computed, *([] if columns.where is None else [columns.where]))
+        self._read = list(dict.fromkeys(name for each in self._all for name in each.columns))
         self._connection: Any = None
-        self._fitting: set[Any] = set()
 
-    def applied(self, pieces: Iterable[Piece], place: Any) -> Iterator[Piece]:
-        """Yield the rows for which the condition is true, with the computed columns beside the others."""
+    def apply(self, batch: Any, place: Place) -> Any:
+        """Return the rows for which the condition is true, with the computed columns beside the others."""
         if not self._all:
-            yield from pieces
-            return
-        read = list(dict.fromkeys(name for each in self._all for name in each.columns))
-        if len({name.casefold() for name in read}) < len(read):
+            return batch
+        if len({name.casefold() for name in self._read}) < len(self._read):
             raise SourceError(f"{place}: two columns of the SQL differ by case alone. Rename one of them.")
-        left = iter(pieces)
-        if not (place.typed or self._computed or self._where is None or self._where.plain is None):
-            odd: list[Piece] = []
-            for batches, done in _gathered(_narrowed(left, self._where.plain, self._kept, odd), _ROWS_HANDED_ON):
-                yield _one_batch(pa.Table.from_batches(batches)), done
-            left = chain(odd, left)
-        for batches, done in _gathered(left, _ROWS_AT_ONCE):
-            yield self._rows(batches, read, place), done
-
-    def _rows(self, batches: list[Any], read: list[str], place: Any) -> Any:
-        if self._connection is None:
-            self._connection = guarded(_row_by_row, lambda error: _unusable(place, error))
-        table = pa.Table.from_batches([batch.select(read) for batch in batches])
-        result = guarded(lambda: self._computed_of(table, place), lambda error: _unusable(place, error))
-        if result.num_rows != table.num_rows:
+        if not place.text:  # text that is not UTF-8 would break DuckDB, and a damaged array the process
+            guarded(lambda: batch.validate(full=True), lambda error: invalid(str(place), error))
+        made = guarded(lambda: self._answers(batch.select(self._read), place), lambda error: _unusable(place, error))
+        if made.num_rows != batch.num_rows:
             raise SourceError(f"{place}: the SQL lost some rows; nothing can be built on the rest.")
-        names = [name for name in batches[0].schema.names if name in self._kept]
-        found, start = [], 0
-        for batch in batches:
-            made = result.slice(start, batch.num_rows).combine_chunks()
-            start += batch.num_rows
-            part = batch.select(names)
-            for i, each in enumerate(self._computed):
-                part = part.append_column(each.name, _one_array(made.column(i)))
-            found.append(part if self._where is None else part.filter(_one_array(made.column(len(self._computed)))))
-        return _one_batch(pa.Table.from_batches(found))
+        rows = batch.select([name for name in batch.schema.names if name in self._kept])
+        for each, column in zip(self._computed, made.columns, strict=False):
+            rows = rows.append_column(each.name, column)
+        return rows if self._where is None else rows.filter(made.columns[-1])
 
-    def _computed_of(self, table: Any, place: Any) -> Any:
-        source = self._connection.from_arrow(table)
-        sql = [f"(\n{each.computed if place.typed else each.of_text}\n)" for each in self._all]
+    def _answers(self, batch: Any, place: Place) -> Any:
+        """Return one column for each expression, the condition as true or false."""
+        if self._connection is None:
+            self._connection = connect()
+            self._connection.execute(
+                "SET TimeZone = 'UTC'"
+            )  # its own choice is the machine's, and keys would be as well
+            self._connection.execute("SET threads = 1")  # so that rows keep their order
+            self._connection.execute("SET enable_external_access = false")
+        source = self._connection.from_arrow(pa.Table.from_batches([batch]))
+        sql = [f"(\n{each.of_text if place.text else each.computed}\n)" for each in self._all]
         if self._where is not None:
-            if table.schema not in self._fitting and source.project(f"{sql[-1]} AS c").types[0] != "BOOLEAN":
+            if source.project(f"{sql[-1]} AS c").types[0] != "BOOLEAN":
                 raise SourceError(
                     f"{place}: --where is neither true nor false of a row. Compare, as in distance > 500."
                 )
-            self._fitting.add(table.schema)
             # Where it stands in a CASE, the second half of an "and" is computed only where the first is true.
             sql[-1] = f"CASE WHEN {sql[-1]} THEN true ELSE false END"
-        return source.project(", ".join(f"{each} AS c{i}" for i, each in enumerate(sql))).to_arrow_table()
-
-
-def _narrowed(
-    pieces: Iterator[Piece], condition: PlainCondition, names: Collection[str], odd: list[Piece]
-) -> Iterator[Piece]:
-    """Yield the rows wanted until a batch comes that the database has to look at; that one is put into ``odd``."""
-    for batch, done in pieces:
-        rows = condition.rows(batch, names)
-        if rows is None:
-            odd.append((batch, done))
-            return
-        yield rows, done
-
-
-def _gathered(pieces: Iterable[Piece], rows: int) -> Iterator[tuple[list[Any], int]]:
-    """Yield a few batches at a time, until they have so many rows or are large."""
-    held: list[Any] = []
-    for batch, done in pieces:
-        held.append(batch)
-        if sum(each.num_rows for each in held) >= rows or sum(each.nbytes for each in held) >= _BYTES_AT_ONCE:
-            yield held, done
-            held = []
-    if held:
-        yield held, done
-
-
-def _row_by_row() -> Any:
-    """Open a database that reads no file, works in UTC, and on one thread, so that rows keep their order."""
-    connection = connect()
-    connection.execute("SET TimeZone = 'UTC'")  # its own choice is the machine's, and keys would be as well
-    connection.execute("SET threads = 1")
-    connection.execute("SET enable_external_access = false")
-    return connection
-
-
-def _one_batch(table: Any) -> Any:
-    whole = table.combine_chunks()
-    batches = whole.to_batches()
-    return batches[0] if batches else nothing_of(whole.schema)
-
-
-def _one_array(column: Any) -> Any:
-    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+        found = source.project(", ".join(f"{each} AS c{i}" for i, each in enumerate(sql))).to_arrow_table()
+        return found.combine_chunks().to_batches()[0] if found.num_rows else nothing_of(found.schema)
 
 
 def _unusable(place: Any, error: Exception) -> SourceError:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from itertools import islice
 from typing import TypeVar
 
 from dpsketch.errors import SourceError
+from dpsketch.sources.values import Columns
 
 T = TypeVar("T")
 Explain = Callable[[Exception], SourceError]
@@ -32,21 +35,19 @@ def guarded(step: Callable[[], T], explain: Explain) -> T:
 
 def _interrupted(error: Exception) -> bool:
     """Tell whether DuckDB has swallowed a Ctrl-C, which it does while it works on the main thread."""
-    by_text = isinstance(error, RuntimeError) and "interrupted" in str(error).lower()
-    return by_text or type(error).__name__ == "InterruptException"
+    text, kind = str(error), type(error).__name__
+    if kind == "InvalidInputException":  # raised in the Arrow reader of a registered table
+        return "KeyboardInterrupt" in text
+    return kind == "InterruptException" or (isinstance(error, RuntimeError) and "interrupted" in text.lower())
 
 
-def guarded_iterator(items: Iterable[T], explain: Explain) -> Iterator[T]:
-    """Iterate over ``items``, each step :func:`guarded`."""
-    iterator = iter(items)
-
-    def step() -> tuple[T] | None:
-        for item in iterator:
-            return (item,)
-        return None
-
-    while (found := guarded(step, explain)) is not None:
-        yield found[0]
+def guarded_steps(items: Generator[T, None, None], explain: Explain) -> Generator[T, None, None]:
+    """Go through ``items``, each step :func:`guarded`, and close them at the end."""
+    try:
+        while found := guarded(lambda: list(islice(items, 1)), explain):
+            yield found[0]
+    finally:
+        guarded(items.close, explain)
 
 
 def unreadable(place: str, error: Exception) -> SourceError:
@@ -69,15 +70,34 @@ def unreadable(place: str, error: Exception) -> SourceError:
             )
 
 
-def missing_column(
-    place: str, wanted: str, names: Sequence[str], *, declared: bool, compared: bool = False
-) -> SourceError:
-    """Say that a column is missing.
+def invalid(place: str, error: Exception) -> SourceError:
+    """Say what is wrong with arrays that did not pass Arrow's own check."""
+    if "UTF8" in str(error):
+        return SourceError(f"{place} holds text that is not UTF-8. Convert the source to UTF-8.")
+    return SourceError(f"{place} is damaged ({type(error).__name__}). Write the source anew.")
 
-    Names of a declared schema are listed. The first row of a text file may be a record, where the header was
-    forgotten, so that it goes into the hint for the terminal only. ``compared`` says that the name stands in a
-    condition alone, where it may be meant as text.
+
+def check_columns(place: str, names: Sequence[str], columns: Columns, *, declared: bool) -> None:
+    """Refuse a source without the columns wanted, or with two of one name.
+
+    Names of a declared schema are listed. The first row of a text file may be a record, where the header was forgotten,
+    so that it goes into the hint for the terminal only.
     """
+    held = Counter(names)
+    for wanted in columns.names:
+        if wanted not in held:
+            raise _missing_column(place, wanted, names, declared=declared, compared=columns.only_compares(wanted))
+    twice = sorted(name for name, times in held.items() if times > 1 and name)
+    if declared and (wanted_twice := [name for name in twice if name in columns.names]):
+        raise SourceError(f"{place} has two columns named {wanted_twice[0]!r}. Give each its own name.")
+    if not declared and twice:
+        failure = SourceError(f"{place} has two columns of one name. Give each its own.")
+        failure.sensitive_hint = f"Twice: {twice}."
+        raise failure
+
+
+def _missing_column(place: str, wanted: str, names: Sequence[str], *, declared: bool, compared: bool) -> SourceError:
+    """Say that a column is missing; one that is only ``compared``, in a condition, may be meant as text."""
     listed = ", ".join(repr(name) for name in names[:_MOST_NAMES])
     if len(names) > _MOST_NAMES:
         listed += f" and {len(names) - _MOST_NAMES} more"

@@ -1,49 +1,45 @@
 """From the strings a caller gives to the files, pipes and tables they mean, each checked before anything is read.
 
 A folder stands for all files below it; folders named ``column=value`` in it, as Hive writes them, are columns of text.
-A zip archive stands for the text files in it. ``s3://`` and ``gs://`` name files and folders of object stores, with the
-credentials that their own tools use.
+A zip archive stands for the text files in it. ``s3://`` and ``gs://`` name files and folders of object stores, read
+through Arrow's file systems with the credentials that the stores' own tools use.
 """
 
 from __future__ import annotations
 
+import io
 import re
+import sys
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal, assert_never, get_args
-from urllib.parse import parse_qsl, unquote_plus, urlencode
+from typing import Any, Literal, get_args
+from urllib.parse import parse_qsl, unquote, unquote_plus, urlencode
 
 from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.sources.failures import guarded, unreadable
-from dpsketch.sources.folders import Constants, files_below, hive_columns, is_hidden
-from dpsketch.sources.stores import OBJECT_STORES, ObjectStore
+
+__all__ = [
+    "HEAD_BYTES", "TEXT_FORMATS", "Database", "File", "Format", "Location", "StandardInput", "check_magic",
+    "locate", "magic",
+]  # fmt: skip
 
 Format = Literal["csv", "tsv", "jsonl", "parquet", "arrow"]
+TEXT_FORMATS: tuple[Format, ...] = ("csv", "tsv", "jsonl")
+"""Formats that declare no types: a key is text, and a file may be compressed or in a .zip."""
 Compression = Literal["gzip", "bz2", "zstd"]
+Constants = tuple[tuple[str, str | None], ...]
 
-FORMAT_NAMES: dict[Format, str] = {
-    "csv": "CSV",
-    "tsv": "TSV",
-    "jsonl": "JSON lines",
-    "parquet": "Parquet",
-    "arrow": "Arrow",
-}
+_NAMES: dict[Format, str] = {
+    "csv": "CSV", "tsv": "TSV", "jsonl": "JSON lines", "parquet": "Parquet", "arrow": "Arrow",
+}  # fmt: skip
 _SUFFIXES: dict[str, Format] = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
+    ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
+    ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
     ".arrows": "arrow",
-}
+}  # fmt: skip
 _COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 # Not read: endings, with the program that unpacks each.
 _OTHER_COMPRESSIONS = {".xz": "xz", ".lz4": "lz4"}
@@ -63,6 +59,8 @@ _MAGIC: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("UTF-16 text", re.compile(rb"\xff\xfe|\xfe\xff")),
 )
 HEAD_BYTES = 16
+_STORES = ("s3", "gs", "gcs")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,39 +75,49 @@ class File:
         What it holds.
     size : int
         In bytes.
-    row_groups : tuple of int, or None
-        Those that are read of a Parquet file, the first and the one after the last; None means all.
     constants : tuple of pairs
         Columns that the names of its folders give, with this file's value; None is a missing one.
-    store : Store or None
-        The object store that it lies in.
+    scheme, store : str, pyarrow.fs.FileSystem or None
+        The object store that it lies in. It may hold credentials, so that it is never printed.
     member : str or None
         Its name in the zip archive at ``path``.
     """
 
     path: Path
-    format: Format
-    compression: Compression | None
-    size: int
-    row_groups: tuple[int, int] | None = None
-    constants: tuple[tuple[str, str | None], ...] = ()
-    store: ObjectStore | None = None
+    format: Format = "csv"
+    compression: Compression | None = None
+    size: int = 0
+    constants: Constants = ()
+    scheme: str = ""
+    store: Any = field(default=None, repr=False, compare=False)
     member: str | None = None
 
+    @property
+    def address(self) -> str:
+        """How messages name the file, or the archive that holds it."""
+        return repr(f"{self.scheme}{self.path}")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a file of this machine, not packed."""
+        return self.store is None and self.compression is None and self.member is None
+
     def __str__(self) -> str:
-        place = str(self.path) if self.store is None else self.store.address(self.path)
-        return f"{place if self.member is None else f'{place}/{self.member}'!r} ({FORMAT_NAMES[self.format]})"
+        inside = "" if self.member is None else f"/{self.member}"
+        return f"{f'{self.scheme}{self.path}{inside}'!r} ({_NAMES[self.format]})"
 
     def opened(self) -> Any:
         """Open its bytes, unpacked if it is in an archive, for reading from the beginning."""
-        if self.member is None:
-            return self.path.open("rb", buffering=0) if self.store is None else self.store.opened(self.path)
-        with zipfile.ZipFile(self.path if self.store is None else self.store.opened(self.path)) as archive:
-            return archive.open(self.member)  # which keeps the archive open
+        if self.member is not None:
+            with zipfile.ZipFile(self.seekable()) as archive:
+                return archive.open(self.member)  # which keeps the archive open
+        import pyarrow as pa
+
+        return pa.OSFile(str(self.path)) if self.store is None else self.seekable()
 
     def seekable(self) -> Any:
-        """Return what Arrow reads it from, here and there."""
-        return self.path if self.store is None else self.store.opened(self.path)
+        """Return what Arrow reads it from, at any place."""
+        return self.path if self.store is None else self.store.open_input_file(str(self.path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +127,14 @@ class StandardInput:
     format: Format
 
     def __str__(self) -> str:
-        return f"standard input ({FORMAT_NAMES[self.format]})"
+        return f"standard input ({_NAMES[self.format]})"
+
+    def opened(self) -> Any:
+        """Return it without a buffer: a thread that waits inside sys.stdin's at exit would abort the interpreter."""
+        try:
+            return io.FileIO(sys.stdin.fileno(), closefd=False)
+        except (OSError, ValueError):
+            return sys.stdin.buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,109 +163,164 @@ def locate(sources: Sequence[str], stdin_format: Format) -> list[Location]:
     found = [location for source in sources for location in _locate(source, stdin_format)]
     if not found:
         raise InvalidInput("there is nothing to read: name at least one source.")
-    _refuse_twice(found)
+    seen = set()
+    for location in found:
+        identity: object = location
+        if isinstance(location, File):
+            at = location.path.stat() if location.store is None else None
+            identity = (str(location.path) if at is None else (at.st_dev, at.st_ino), location.member)
+        if identity in seen:  # past the bound of the unit
+            raise SourceError(f"{location} is given twice, and each record would count twice. Name it once.")
+        seen.add(identity)
     return found
 
 
 def _locate(source: str, stdin_format: Format) -> Iterator[Location]:
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", source)
     if source == "-":
         yield StandardInput(stdin_format)
-        return
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", source)
-    if scheme is not None and scheme.group(1).lower() in OBJECT_STORES:
-        store, base, found = ObjectStore.listed(source)
-        for path in found:
-            yield from _files(path, store, hive_columns(path, base))
-        return
-    if scheme is not None:
-        yield _database(source, scheme.group(1).lower())
-        return
+    elif scheme is not None and scheme[1].lower() not in _STORES:
+        yield _database(source, scheme[1].lower())
+    else:
+        base, files = _local(source) if scheme is None else _stored(source)
+        for file in files:
+            constants = () if base is None else _hive_columns(file.path, base)
+            yield from (replace(each, constants=constants) for each in _checked(file))
+
+
+def _local(source: str) -> tuple[Path | None, list[File]]:
+    """Return the folder of a source, if it is one, and the files that it means."""
     path = Path(source)
-    if _is_folder(path):
-        for each in files_below(path):
-            yield from _files(each, None, hive_columns(each, path))
-        return
+    try:
+        is_folder = path.is_dir()
+    except OSError:  # where this user may not look, which reading then says
+        is_folder = False
+    if is_folder:
+        below = [each for each in sorted(path.rglob("*")) if each.is_file() and not _is_hidden(each.relative_to(path))]
+        if not below:
+            raise SourceError(f"{source!r} is a folder without files. Check the name.")
+        return path, [File(each) for each in below]
     if not re.search(r"[*?\[]", source) or path.exists():
-        yield from _files(path, None)
-        return
+        return None, [File(path)]
     hidden = path.name.startswith(".")
-    matches = [match for match in sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor)))) if match.is_file()]
-    matches = [match for match in matches if hidden or not match.name.startswith(".")]
+    matches = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    matches = [match for match in matches if match.is_file() and (hidden or not match.name.startswith("."))]
     if not matches:
         raise SourceError(f"no file matches {source!r}. Check the pattern and the directory.")
-    for match in matches:
-        yield from _files(match, None)
+    return None, [File(match) for match in matches]
 
 
-def _is_folder(path: Path) -> bool:
-    """Say whether a path is a folder; not where this user may not look, which reading then says."""
+def _stored(source: str) -> tuple[Path, list[File]]:
+    """Return where the folders of an object store's address begin, and its files: one, those below, or a glob's."""
+    scheme, _, rest = source.partition("://")
+    address, _, options = rest.partition("?")
+    shown = f"{scheme}://{address.rpartition('@')[2]}"
+    whole = Path(address.rpartition("@")[2])
+    steady = next((i for i, part in enumerate(whole.parts) if re.search(r"[*\[]", part)), len(whole.parts))
+    base, is_glob = Path(*whole.parts[:steady]), steady < len(whole.parts)
+
+    def listed() -> tuple[Any, list[Path]]:
+        from pyarrow import fs
+
+        plain = re.split(r"[*\[]", address)[0]
+        store, _ = fs.FileSystem.from_uri(f"{scheme}://{plain}" + (f"?{options}" if options else ""))
+        kind = store.get_file_info(str(base)).type
+        if not is_glob and kind != fs.FileType.Directory:
+            return store, [base] if kind == fs.FileType.File else []
+        entries = store.get_file_info(fs.FileSelector(str(base), recursive=True))
+        below = sorted(Path(entry.path) for entry in entries if entry.type == fs.FileType.File and entry.size)
+        if not is_glob:
+            return store, [path for path in below if not _is_hidden(path.relative_to(base))]
+        matches = [path for path in below if len(path.parts) == len(whole.parts)]
+        return store, [path for path in matches if all(map(fnmatchcase, path.parts, whole.parts))]
+
+    store, found = guarded(listed, lambda error: _unreachable(shown, error))
+    if not found:
+        raise SourceError(f"{shown!r} names no file. Check the name, and the credentials.")
+    return base.parent if found == [base] else base, [File(path, scheme=f"{scheme}://", store=store) for path in found]
+
+
+def _unreachable(shown: str, error: Exception) -> SourceError:
+    """Say why a store did not answer; its own words may quote what was sent to it."""
+    words = str(error)
+    if isinstance(error, ImportError | NotImplementedError):
+        return SourceError(f"{shown!r}: this pyarrow has no such file system. Install another, or copy the files.")
+    if isinstance(error, FileNotFoundError) or "NO_SUCH" in words or "404" in words:
+        return SourceError(f"{shown!r} does not exist. Check the name.")
+    if "ACCESS_DENIED" in words or "403" in words or isinstance(error, PermissionError):
+        return SourceError(f"{shown!r} may not be read with these credentials. Set them as for the store's own tools.")
+    return SourceError(
+        f"{shown!r} could not be reached ({type(error).__name__}). Check the address, the network and the credentials, "
+        "and try it with the store's own tools."
+    )
+
+
+def _is_hidden(path: Path) -> bool:
+    """Say whether a path below a folder is hidden: ``.crc`` files, ``_SUCCESS``, ``_metadata``, ``__MACOSX``."""
+    return any(part.startswith((".", "_")) and "=" not in part for part in path.parts)
+
+
+def _hive_columns(path: Path, base: Path) -> Constants:
+    """Return the columns that folders between a base and a file name.
+
+    Examples
+    --------
+    >>> _hive_columns(Path("flights/day=2026-11-15/carrier=B%2F6/part.parquet"), Path("flights"))
+    (('day', '2026-11-15'), ('carrier', 'B/6'))
+    """
+    pairs = [part.partition("=") for part in path.relative_to(base).parts[:-1] if "=" in part]
+    return tuple((name, None if value == _NO_VALUE else _unquoted(value, base)) for name, _, value in pairs if name)
+
+
+def _unquoted(value: str, folder: Path) -> str:
     try:
-        return path.is_dir()
-    except OSError:
-        return False
+        return unquote(value, errors="strict")  # by default two values that are not UTF-8 become one
+    except UnicodeDecodeError:
+        pass
+    raise SourceError(f"{str(folder)!r} has a folder whose name is not percent-encoded UTF-8. Rename it.")
 
 
-def _refuse_twice(found: Sequence[Location]) -> None:
-    """Refuse a source that is named twice: its records would count twice, past the bound of the unit."""
-    seen = set()
-    for location in found:
-        identity: object = location
-        if isinstance(location, File) and location.store is None:
-            status = location.path.stat()
-            identity = (status.st_dev, status.st_ino, location.member)
-        elif isinstance(location, File):
-            identity = (str(location.path), location.member)
-        if identity in seen:
-            raise SourceError(f"{location} is given twice, and each record would count twice. Name it once.")
-        seen.add(identity)
-
-
-def _files(path: Path, store: ObjectStore | None, constants: Constants = ()) -> Iterator[File]:
-    """Return the file at a path, or those in it if it is a zip archive."""
-    if path.suffix.lower() != ".zip":
-        yield replace(_file(path, store), constants=constants)
-        return
-    place = repr(str(path) if store is None else store.address(path))
+def _checked(file: File) -> Iterator[File]:
+    """Return a file with its format, or those in it if it is a zip archive."""
 
     def members() -> list[zipfile.ZipInfo]:
-        with zipfile.ZipFile(path if store is None else store.opened(path)) as archive:
-            return [each for each in archive.infolist() if not (each.is_dir() or is_hidden(Path(each.filename)))]
+        with zipfile.ZipFile(file.seekable()) as archive:
+            return [each for each in archive.infolist() if not (each.is_dir() or _is_hidden(Path(each.filename)))]
 
-    for member in guarded(members, lambda error: unreadable(place, error)):
-        inside = Path(member.filename)
-        kind, compression = _named(inside, repr(f"{path.name}/{member.filename}"), b"")
-        if compression or kind in ("parquet", "arrow") or member.flag_bits & 1:
+    if file.path.suffix.lower() != ".zip":
+        yield _checked_file(file)
+        return
+    for member in guarded(members, lambda error: unreadable(file.address, error)):
+        kind, compression = _named(Path(member.filename), repr(f"{file.path.name}/{member.filename}"), b"")
+        if compression or kind not in TEXT_FORMATS or member.flag_bits & 1:
             raise SourceError(
-                f"{place} holds a file that is packed twice, encrypted, or not text. Unpack the archive, and name "
-                "its files."
+                f"{file.address} holds a file that is packed twice, encrypted, or not text. Unpack the archive, and "
+                "name its files."
             )
-        yield File(path, kind, None, member.file_size, constants=constants, store=store, member=member.filename)
+        yield replace(file, format=kind, size=member.file_size, member=member.filename)
 
 
-def _file(path: Path, store: ObjectStore | None) -> File:
-    place = repr(str(path) if store is None else store.address(path))
+def _checked_file(file: File) -> File:
+    place = file.address
 
     def first_bytes() -> tuple[int, bytes]:
-        if store is not None:
-            with store.opened(path) as stream:
-                return stream.size(), stream.read(HEAD_BYTES)
-        if not path.exists():
+        if file.store is None and not file.path.exists():
             raise FileNotFoundError
-        if not path.is_file():
+        if file.store is None and not file.path.is_file():
             raise SourceError(f"{place} is not a regular file. Pipe it in, and name the source '-'.")
-        with path.open("rb") as stream:
-            return path.stat().st_size, stream.read(HEAD_BYTES)
+        with file.opened() as stream:
+            return stream.size(), stream.read(HEAD_BYTES)
 
     size, head = guarded(first_bytes, lambda error: unreadable(place, error))
-    kind, compression = _named(path, place, head)
-    if compression and kind in ("parquet", "arrow"):
-        raise SourceError(f"{place} is compressed as a whole, which {FORMAT_NAMES[kind]} is never. Unpack it first.")
+    kind, compression = _named(file.path, place, head)
+    if compression and kind not in TEXT_FORMATS:
+        raise SourceError(f"{place} is compressed as a whole, which {_NAMES[kind]} is never. Unpack it first.")
     # JSON lines have no header: without a line they hold no record, and nothing is missing.
     if not size and (kind != "jsonl" or compression):
         raise SourceError(f"{place} is empty: not even its columns are named. Check how it was written.")
-    file = File(path, kind, compression, size, store=store)
-    check_magic(head, file, compression or kind)
-    return file
+    found = replace(file, format=kind, compression=compression, size=size)
+    check_magic(head, found, compression or kind)
+    return found
 
 
 def _named(path: Path, place: str, head: bytes) -> tuple[Format, Compression | None]:
@@ -285,18 +355,15 @@ def magic(head: bytes) -> str | None:
 def check_magic(head: bytes, location: File | StandardInput, kind: Format | Compression) -> None:
     """Refuse bytes that are not what the name, or the caller, says."""
     holds = magic(head)
-    wanted = {"parquet": "Parquet", "arrow": "Arrow", "csv": None, "tsv": None, "jsonl": None}.get(kind, kind)
+    formats: dict[str, str | None] = {each: None if each in TEXT_FORMATS else name for each, name in _NAMES.items()}
+    wanted = formats.get(kind, kind)
     if holds == wanted:
         return
     looks = f"it looks like {holds or 'text, or is damaged'}"
-    match location:
-        case File():
-            named = "what its name says" if wanted is None or kind in get_args(Format) else kind
-            raise SourceError(f"{location} is not {named}: {looks}. Rename it to what it is, or convert it.")
-        case StandardInput():
-            raise SourceError(f"{location} is not of that format: {looks}. Say stdin_format=, or unpack it first.")
-        case _:
-            assert_never(location)
+    if isinstance(location, StandardInput):
+        raise SourceError(f"{location} is not of that format: {looks}. Say stdin_format=, or unpack it first.")
+    named = "what its name says" if wanted is None or kind in get_args(Format) else kind
+    raise SourceError(f"{location} is not {named}: {looks}. Rename it to what it is, or convert it.")
 
 
 def _database(source: str, scheme: str) -> Database:
@@ -322,9 +389,5 @@ def _database(source: str, scheme: str) -> Database:
     if marker and not re.search(r"\s", query):
         query = unquote_plus(query)
     address = base.partition("://")[2] + (f"?{rest}" if rest else "")
-    return Database(
-        "sqlite" if system == "sqlite" else "postgresql",
-        address,
-        tables[0] if tables else None,
-        query if marker else None,
-    )
+    named = tables[0] if tables else None
+    return Database("sqlite" if system == "sqlite" else "postgresql", address, named, query if marker else None)

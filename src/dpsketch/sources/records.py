@@ -7,16 +7,25 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dpsketch.canonical import USER_TYPES, UserType, canonical, user_type_of
+from dpsketch.columns import USER_TYPES, UserType, canonical, user_type_of
 from dpsketch.compound import join_parts
 from dpsketch.errors import InvalidInput, SourceError
-from dpsketch.lazy import arrow_compute as pc
-from dpsketch.sources.failures import guarded
+from dpsketch.sources.failures import guarded, invalid
 from dpsketch.sources.values import Batch, Columns, KeyType, Place
 
-__all__ = ["Shaper", "identities", "is_coded"]
+__all__ = ["Shaper", "is_coded"]
+
+_ALIKE = {
+    "key": "Say key_type='int' or key_type='text' to read both alike.",
+    "user": "One person could count as two. Convert both to one type, or say user_type='int' where both are numbers.",
+}
+# pa.scalar and fill_null would import pandas.
+_ZERO = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(bytes(8))])[0]
+_NO_TEXT = pa.nulls(1, pa.string())[0]
 
 
 class Shaper:
@@ -46,27 +55,7 @@ class Shaper:
             left = int(pc.sum(keep).as_py() or 0)
             self._skipped += rows - left
             rows = left
-        if not rows:
-            return None
-        self._returned = True
-        return Batch(key, user, weight, tuple(points), rows, self.take_skipped(), count, self._user_type)
-
-    def _key(self, raw: Mapping[str, pa.Array], place: Place) -> pa.Array | None:
-        columns = self._columns
-        if not isinstance(columns.key, tuple):
-            return self._identity(raw, "key", columns.key, columns.key_type or place.keys, place)
-        parts = [_string(identities(raw[name], name, "key", "text", place), name, place) for name in columns.key]
-        self._kinds.setdefault("key", ("text", place))
-        self._types.setdefault("key", pa.string())
-        wide = SourceError(
-            f"{place}: the columns of the key hold too much text in one batch. Write smaller row groups."
-        )
-        return guarded(lambda: join_parts(parts).cast(pa.string()).combine_chunks(), lambda _: wide)
-
-    def take_skipped(self) -> int:
-        """Return how many records were left out since the last call."""
-        skipped, self._skipped = self._skipped, 0
-        return skipped
+        return self._batch(key, user, weight, points, rows, count) if rows else None
 
     def last(self) -> Batch | None:
         """Return a batch without rows that reports the records skipped at the end, or None if there is nothing to say.
@@ -74,35 +63,47 @@ class Shaper:
         It has columns of the types that the sources declare, and comes also if no batch came before: a source without
         records has keys of the same type as one with records.
         """
-        skipped = self.take_skipped()
-        if not skipped and self._returned:
+        if not self._skipped and self._returned:
             return None
+        columns = self._columns
         key, user = (
             None if name is None else pa.array([], self._types.get(role))
-            for role, name in (("key", self._columns.key), ("user", self._columns.user))
+            for role, name in (("key", columns.key), ("user", columns.user))
         )
-        weight = None if self._columns.weight is None else pa.array([], pa.float64())
-        points = tuple(pa.array([], pa.float64()) for _ in self._columns.points)
-        count = None if self._columns.count is None else pa.array([], pa.int64())
-        return Batch(key, user, weight, points, 0, skipped, count, self._user_type)
+        weight = None if columns.weight is None else pa.array([], pa.float64())
+        count = None if columns.count is None else pa.array([], pa.int64())
+        return self._batch(key, user, weight, [pa.array([], pa.float64()) for _ in columns.points], 0, count)
 
-    @property
-    def _user_type(self) -> UserType | None:
-        return self._kinds["user"][0] if "user" in self._kinds else None
+    def _batch(self, key: Any, user: Any, weight: Any, points: list[Any], rows: int, count: Any) -> Batch:
+        user_type = self._kinds["user"][0] if "user" in self._kinds else None
+        skipped, self._skipped, self._returned = self._skipped, 0, True
+        return Batch(key, user, weight, tuple(points), rows, skipped, count, user_type)
+
+    def _key(self, raw: Mapping[str, pa.Array], place: Place) -> pa.Array | None:
+        columns = self._columns
+        if not isinstance(columns.key, tuple):
+            asked = columns.key_type or ("text" if place.text else None)
+            return self._identity(raw, "key", columns.key, asked, place)
+        parts = [_string(_identities(raw[name], name, "key", "text", place), name, place) for name in columns.key]
+        self._kinds.setdefault("key", ("text", place))
+        self._types.setdefault("key", pa.string())
+        wide = SourceError(
+            f"{place}: the columns of the key hold too much text in one batch. Write smaller row groups."
+        )
+        return guarded(lambda: join_parts(parts).cast(pa.string()).combine_chunks(), lambda _: wide)
 
     def _identity(
         self, raw: Mapping[str, pa.Array], role: str, name: str | None, asked: KeyType | None, place: Place
     ) -> pa.Array | None:
         if name is None:
             return None
-        if role == "key" and name == self._columns.encodable and place.laid_out and is_coded(raw[name].type):
+        if role == "key" and name == self._columns.encodable and place.parquet and is_coded(raw[name].type):
             # The rules are those of the values, each of which is looked at once.
             values = self._identity({name: raw[name].dictionary}, role, name, asked, place)
             return pa.DictionaryArray.from_arrays(raw[name].indices, values)
-        column = identities(raw[name], name, role, asked, place)
+        column = _identities(raw[name], name, role, asked, place)
         if pa.types.is_null(column.type):
-            known = self._kinds.get(role)
-            return column if known is None else column.cast(self._types[role])
+            return column.cast(self._types[role]) if role in self._kinds else column
         kind: UserType = "int" if pa.types.is_integer(column.type) else "text"
         if role == "user" and asked != "int":
             found = user_type_of(raw[name].type)
@@ -111,47 +112,43 @@ class Shaper:
                 found = "text" if _is_integer(raw[name].type) else "decimal"
             kind = found or kind
         before, where = self._kinds.setdefault(role, (kind, place))
-        if before == kind:
-            held = self._types.setdefault(role, column.type)
-            return column if held == column.type else _string(column, name, place).cast(held)
-        if where == place:
-            raise _mixed(name, role, place)
-        raise SourceError(
-            f"{place}: column {name!r} holds {USER_TYPES[kind]} where {where} held {USER_TYPES[before]}. {_ALIKE[role]}"
-        )
-
-
-_ARROW_TYPES = {"int": pa.int64(), "text": pa.string()}
-_TEXTS = (pa.types.is_large_string, pa.types.is_string_view)
-_BYTES = (
-    pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary,
-)  # fmt: skip
-_ALIKE = {
-    "key": "Say key_type='int' or key_type='text' to read both alike.",
-    "user": "One person could count as two. Convert both to one type, or say user_type='int' where both are numbers.",
-}
+        if before != kind:
+            raise SourceError(
+                f"{place}: column {name!r} holds {USER_TYPES[kind]} where {where} held {USER_TYPES[before]}. "
+                f"{_ALIKE[role]}"
+            )
+        held = self._types.setdefault(role, column.type)
+        return column if held == column.type else _string(column, name, place).cast(held)
 
 
 def is_coded(kind: Any) -> bool:
     """Say whether a type is a dictionary of text or bytes."""
-    if not pa.types.is_dictionary(kind):
-        return False
-    return pa.types.is_string(kind.value_type) or any(is_kind(kind.value_type) for is_kind in (*_TEXTS, *_BYTES))
+    return bool(pa.types.is_dictionary(kind) and (_is_text(kind.value_type) or _is_bytes(kind.value_type)))
 
 
-def _mixed(name: str, role: str, place: Place) -> SourceError:
-    return SourceError(
-        f"{place}: column {name!r} mixes types. A {role} is a whole number throughout, or text throughout; "
-        "make the column one of the two."
-    )
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def identities(column: Any, name: str, role: str, asked: KeyType | None, place: Place) -> Any:
-    """Return a column of keys or users by :mod:`dpsketch.canonical`, or as ``null`` if it holds nothing else."""
+def _is_bytes(kind: Any) -> bool:
+    tests = pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary
+    return any(test(kind) for test in tests)
+
+
+def _identities(column: Any, name: str, role: str, asked: KeyType | None, place: Place) -> Any:
+    """Return a column of keys or users by :mod:`dpsketch.columns`, or as ``null`` if it holds nothing else."""
     plain = _plain(column, name, place)
     if pa.types.is_null(plain.type):
-        return plain if asked is None else plain.cast(_ARROW_TYPES[asked])
-    keys = guarded(lambda: canonical(plain, asked), lambda error: _unfit(error, name, role, place))
+        return plain if asked is None else plain.cast({"int": pa.int64(), "text": pa.string()}[asked])
+    not_whole = _not_whole(name, role, place)
+
+    def unfit(error: Exception) -> SourceError:
+        if isinstance(error, InvalidInput):
+            fraction = "whole numbers" in str(error)  # or a float that is not exact
+            return SourceError(not_whole if fraction else f"{place}: column {name!r}: {error}")
+        return SourceError(f"{place}: column {name!r} holds a number that 64 bits do not hold.")
+
+    keys = guarded(lambda: canonical(plain, asked), unfit)
     if keys is None:
         raise SourceError(
             f"{place}: column {name!r} has the type {plain.type}. A {role} is a whole number, text, a date, a time, a "
@@ -162,17 +159,10 @@ def identities(column: Any, name: str, role: str, asked: KeyType | None, place: 
             return keys.cast(pa.string())
         if pa.types.is_uint64(keys.type) and (role, asked) != ("user", "int"):
             return keys.view(pa.int64())  # an integer key is a pattern of 64 bits, see dpsketch.hashing
-        return keys if keys.type == pa.int64() else _cast(keys, pa.int64(), _not_whole(name, role, place))
+        return _cast(keys, pa.int64(), not_whole)
     if asked == "int":
-        read = _signed if role == "user" else _whole
-        return _parse(_string(keys, name, place), read, _not_whole(name, role, place))
-    return keys if pa.types.is_binary(keys.type) else _as(keys, pa.string())
-
-
-def _unfit(error: Exception, name: str, role: str, place: Place) -> SourceError:
-    if isinstance(error, InvalidInput):  # a fraction, or a float that is not exact
-        return SourceError(_not_whole(name, role, place))
-    return SourceError(f"{place}: column {name!r} holds a number that 64 bits do not hold.")
+        return _parse(_string(keys, name, place), _signed if role == "user" else _whole, not_whole)
+    return keys if pa.types.is_binary(keys.type) else _string(keys, name, place)
 
 
 def _not_whole(name: str, role: str, place: Place) -> str:
@@ -180,82 +170,75 @@ def _not_whole(name: str, role: str, place: Place) -> str:
     remedy = "Store users as whole numbers or as text."
     if role == "key":
         column = name if name.isidentifier() else "x"
-        text = f"text, as in --key 'cast({column} as varchar)'" if place.typed else "read it as text"
+        text = "read it as text" if place.text else f"text, as in --key 'cast({column} as varchar)'"
         remedy = f"Compute a whole number of it, as in --key 'round(100 * {column})', or {text}."
     return f"{place}: column {name!r} holds something that is not a whole 64-bit number, or not exactly one. {remedy}"
-
-
-def _as(column: Any, kind: Any) -> Any:
-    """Return a column as one of a type; of one that is, Arrow would load all its functions to leave it as it is."""
-    return column if column.type == kind else column.cast(kind)
 
 
 def _number(column: Any, name: str, role: str, place: Place) -> Any:
     """Return a column of weights or coordinates as ``float64``."""
     plain = _plain(column, name, place)
-    kind = plain.type
     wrong = f"{place}: column {name!r} holds something that is not a number, and {role} are numbers. Correct it."
-    if pa.types.is_string(kind) and not place.typed:
-        return _parse(plain, _real, wrong)
-    if not (_is_number(kind) or pa.types.is_null(kind)):
-        raise SourceError(f"{place}: column {name!r} has the type {kind}, and {role} are numbers. Convert the column.")
+    if pa.types.is_string(plain.type) and place.text:
+        return _parse(plain, lambda text: text.cast(pa.float64()), wrong)
+    _check_number(plain.type, name, role, place)
     return _cast(plain, pa.float64(), wrong, safe=False)
 
 
 def _count(column: Any, name: str, place: Place) -> Any:
     """Return a column of counts as ``int64``; a missing one is null, and its row stands for no record."""
     plain = _plain(column, name, place)
-    kind = plain.type
     wrong = f"{place}: column {name!r} holds a count that is not a whole number from 0 on. Correct it."
-    if pa.types.is_string(kind) and not place.typed:
-        whole = _parse(plain, lambda text: _digits(text, pa.int64()), wrong)
-    elif pa.types.is_boolean(kind) or not (_is_number(kind) or pa.types.is_null(kind)):
-        raise SourceError(f"{place}: column {name!r} has the type {kind}, and counts are numbers. Convert the column.")
+    if pa.types.is_string(plain.type) and place.text:
+        whole = _parse(plain, _signed, wrong)
     else:
+        _check_number(plain.type, name, "counts", place)
         whole = _cast(plain, pa.int64(), wrong)
     if pc.any(pc.less(whole, _ZERO)).as_py():
         raise SourceError(wrong)
     return whole
 
 
+def _check_number(kind: Any, name: str, role: str, place: Place) -> None:
+    types = pa.types
+    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_null(kind)):
+        raise SourceError(f"{place}: column {name!r} has the type {kind}, and {role} are numbers. Convert the column.")
+
+
 def _is_integer(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind.value_type if pa.types.is_dictionary(kind) else kind))
-
-
-def _is_number(kind: Any) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _plain(column: Any, name: str, place: Place) -> Any:
     """Return the column checked and unpacked: one array, no dictionary, one kind of string."""
 
     def unpack() -> Any:
-        if not (place.checked or (place.laid_out and _is_ascii(column))):
+        if not (place.text or (place.parquet and _is_ascii(column))):
             column.validate(full=True)
         array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
-        if any(is_kind(array.type) for is_kind in _BYTES):
+        if _is_bytes(array.type):
             return array.cast(pa.binary())  # bytes are the text key with those bytes, as in dpsketch.hashing
-        return array.cast(pa.string()) if any(is_kind(array.type) for is_kind in _TEXTS) else array
+        return _as(array, pa.string()) if _is_text(array.type) else array
 
-    def explain(error: Exception) -> SourceError:
-        if "UTF8" in str(error):
-            return SourceError(f"{place}: column {name!r} holds text that is not UTF-8. Convert the source to UTF-8.")
-        return SourceError(f"{place}: column {name!r} is damaged ({type(error).__name__}). Write the source anew.")
-
-    return guarded(unpack, explain)
+    return guarded(unpack, lambda error: invalid(f"{place}: column {name!r}", error))
 
 
 def _is_ascii(column: Any) -> bool:
     """Say whether a column is text of which all bytes are ASCII, and therefore UTF-8; a look at values takes longer."""
     if not (isinstance(column, pa.Array) and pa.types.is_string(column.type)):
         return False
+    return bool(_bytes_of(column).max(initial=0) < 128)
+
+
+def _bytes_of(column: Any) -> npt.NDArray[np.uint8]:
+    """Return the bytes of a column of text, one value behind the other."""
     _, edges, text = column.buffers()
     if text is None or not len(column):
-        return False
+        return np.zeros(0, np.uint8)
     first, last = np.frombuffer(edges, np.int32, len(column) + 1, 4 * column.offset)[[0, -1]]
-    return bool(np.frombuffer(text, np.uint8)[first:last].max(initial=0) < 128)
+    return np.frombuffer(text, np.uint8)[first:last]
 
 
 def _string(column: Any, name: str, place: Place) -> Any:
@@ -264,7 +247,12 @@ def _string(column: Any, name: str, place: Place) -> Any:
 
 
 def _cast(column: Any, kind: Any, wrong: str, *, safe: bool = True) -> Any:
-    return guarded(lambda: column.cast(kind, safe=safe), lambda _: SourceError(wrong))
+    return guarded(lambda: _as(column, kind, safe=safe), lambda _: SourceError(wrong))
+
+
+def _as(column: Any, kind: Any, *, safe: bool = True) -> Any:
+    """Return a column as one of a type; of one that is, Arrow would load all its functions to leave it as it is."""
+    return column if column.type == kind else column.cast(kind, safe=safe)
 
 
 def _parse(column: Any, read: Callable[[Any], Any], wrong: str) -> Any:
@@ -281,15 +269,8 @@ def _parse(column: Any, read: Callable[[Any], Any], wrong: str) -> Any:
     return guarded(trimmed, lambda _: SourceError(wrong))
 
 
-def _real(column: Any) -> Any:
-    return column.cast(pa.float64())
-
-
 def _whole(column: Any) -> Any:
-    """Read text as 64-bit patterns: signed below zero, else unsigned.
-
-    A whole number may be written as a float, ``2.0``: so pandas writes a column in which one is missing.
-    """
+    """Read text as 64-bit patterns: signed below zero, else unsigned."""
     try:
         return _signed(column)
     except pa.ArrowInvalid:
@@ -312,15 +293,11 @@ def _signed(column: Any) -> Any:
 
 def _digits(column: Any, kind: Any) -> Any:
     """Read text as whole numbers in decimal digits; Arrow alone reads the text 0x5 as 5."""
-    if pc.any(pc.match_substring(column, "x", ignore_case=True)).as_py():
+    if np.any(_bytes_of(column) | 32 == ord("x")):
         raise pa.ArrowInvalid("hexadecimal digits")
     return column.cast(kind)
 
 
 def _without_point(column: Any) -> Any:
+    """Let whole numbers be written as floats, ``2.0``: so pandas writes a column in which one is missing."""
     return pc.replace_substring_regex(column, r"^(-?[0-9]+)\.0*$", r"\1")
-
-
-# pa.scalar and fill_null would import pandas.
-_ZERO = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(bytes(8))])[0]
-_NO_TEXT = pa.nulls(1, pa.string())[0]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from dpsketch.canonical import UserType
+from dpsketch.columns import UserType
 from dpsketch.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -29,10 +29,9 @@ class Columns:
     points : tuple of str
         Numeric columns, the coordinates of a point.
     key_type, user_type : {"int", "text"} or None
-        How keys (users) are read. None takes what the source declares (:mod:`dpsketch.canonical`): the schema of
-        Parquet and Arrow, the types of a database's columns. CSV and TSV declare nothing and give text. JSON lines and
-        SQLite's queries declare nothing either: their keys are text too, a number its decimal digits, and their users
-        are what the values are, since the type of users is never published. All sources must have users of one type.
+        How keys (users) are read. None takes what the source declares (:mod:`dpsketch.columns`): the schema of
+        Parquet and Arrow, the types of a database's columns. CSV, TSV, JSON and SQLite's queries declare nothing and
+        give text, a whole number as its decimal digits. All sources must have users of one type.
         ``"int"`` reads users of every type as whole numbers; ``"text"`` reads integers as their decimal digits.
         Floats and decimals stay apart from text: a CSV file may write 5.0 where a column of floats holds 5.
     count : str or None
@@ -87,16 +86,9 @@ class Columns:
         return tuple(dict.fromkeys(name for name in wanted if name is not None))
 
     @property
-    def numbers(self) -> tuple[str, ...]:
-        """The distinct names wanted as numbers, in a fixed order."""
-        wanted = (self.weight, self.count, *self.points)
-        return tuple(dict.fromkeys(name for name in wanted if name is not None and name not in self.elsewhere))
-
-    @property
-    def identities(self) -> tuple[str, ...]:
-        """The distinct names wanted as keys or users, in a fixed order."""
-        wanted = (*self.parts, self.user)
-        return tuple(dict.fromkeys(name for name in wanted if name is not None and name not in self.elsewhere))
+    def identities(self) -> frozenset[str]:
+        """The names wanted as keys or users."""
+        return frozenset(self.parts) | frozenset(() if self.user is None else (self.user,))
 
     @property
     def asks_sql(self) -> bool:
@@ -112,11 +104,6 @@ class Columns:
     def only_compares(self, name: str) -> bool:
         """Say whether a name stands in the condition alone."""
         return self.where is not None and name in self.where.columns and name not in self.kept
-
-    @property
-    def compound(self) -> bool:
-        """Whether several columns are one key."""
-        return isinstance(self.key, tuple)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -181,21 +168,15 @@ class Place:
     ----------
     name : str
         What messages call it.
-    typed : bool
-        Whether its format declares types.
-    checked : bool
-        Whether its reader has checked the arrays, text for UTF-8 included.
-    laid_out : bool
-        Whether its reader has laid the arrays out itself, so that only what text holds is left to check.
-    keys : {"int", "text"} or None
-        What its keys are where its format declares no type that they could have by themselves.
+    text : bool
+        Whether its format declares no types: all its columns are text, and its reader has checked that it is UTF-8.
+    parquet : bool
+        Whether Arrow's reader of Parquet made the arrays, so that only the encoding of their text is left to check.
     """
 
     name: str
-    typed: bool
-    checked: bool
-    keys: KeyType | None = None
-    laid_out: bool = False
+    text: bool
+    parquet: bool = False
 
     def __str__(self) -> str:
         return self.name

@@ -13,28 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Window
 from pyspark.sql import functions as f
+from pyspark.sql import types
 
 from dpsketch.arrays import Integers
 from dpsketch.errors import InvalidInput
-from dpsketch.laws.content import BLOCK, Block, Content, fresh_seed
-from dpsketch.laws.rounds import unit_weights
-from dpsketch.sketches.feed import add_batch
+from dpsketch.laws.content import Tables, pair_print
+from dpsketch.laws.names import text_or_bytes
 from dpsketch.sketches.histogram import Histogram, HistogramSpec, PrivateHistogram
-from dpsketch.sketches.histogram.held import Opened
-from dpsketch.sketches.histogram.rows import text_or_bytes
 from dpsketch.sketches.weights import WeightGrid, checked_total
-from dpsketch.spark.columns import select
-from dpsketch.spark.merge import run
+from dpsketch.spark.construction import run, select
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["release_histogram"]
-
-
-_WIDE = "decimal(38, 0)"  # holds the sum of any units
 
 
 def release_histogram(
@@ -65,7 +58,7 @@ def release_histogram(
     Privacy
     -------
     That of :meth:`dpsketch.Histogram.release`; noise is drawn on the driver, and the cluster lies inside the trust
-    boundary. Keys are compared exactly, where one machine hashes them and pays for it; the guarantee is the same.
+    boundary.
     """
     if not isinstance(spec, HistogramSpec) or spec.key_columns:
         raise InvalidInput("give the spec of a histogram with keys of one column: dps.Histogram(unit=…).spec.")
@@ -75,12 +68,13 @@ def release_histogram(
     if (spec.unit.level == "user") != (user is not None):
         raise InvalidInput("user= names the users' column where the unit is a user, and only there.")
     chosen = select(frame, histogram, key=key, user=user, weight=weight, points=[])
-    if "key_typed" in chosen.frame.columns:
+    held = [field.dataType for field in chosen.frame.schema if field.name in ("key", "user")]
+    if not all(isinstance(kind, types.LongType | types.StringType | types.BinaryType) for kind in held):
         raise InvalidInput(
-            "keys that are floats, decimals or timestamps are not counted on the cluster as they are. Cast the column "
-            "to a whole number or text, or bring the pairs to the driver with build()."
+            "keys and users that are floats, decimals or timestamps are not counted on the cluster as they are. Cast "
+            "the column to a whole number or text, or bring the pairs to the driver with build()."
         )
-    add_batch(histogram, chosen.empty)  # no records, but keys of a known type
+    histogram.update(chosen.empty, **chosen.names)  # no records, but keys of a known type
     histogram.records = _with_units(chosen.frame, spec.weight_grid)
     return histogram.release(**release)
 
@@ -91,72 +85,85 @@ class _ClusterHistogram(Histogram):
     records: DataFrame
 
     @contextmanager
-    def _opened(self) -> Iterator[Opened]:
-        by_user, most = self._spec.unit.level == "user", self._spec.weight_grid.max_units
-        whole = ["user", "key"] if by_user else ["key"]
-        total = f.sum(f.col("units").cast(_WIDE))
-        held = self.records.groupBy(*whole).agg(total.alias("sum"))
-        held = held.withColumn("units", f.least(f.col("sum"), f.lit(most)) if by_user else f.col("sum")).drop("sum")
-        held = held.persist()
-        ranked = f.row_number().over(Window.orderBy("key")) - 1
-        keys = held.select("key").distinct().withColumn("place", ranked.cast("long")).persist()
-        prints = f.xxhash64("user").bitwiseXOR(f.xxhash64("key")) if by_user else f.lit(0)
-        pairs = held.withColumn("units", f.col("units").cast("long")).withColumn("print", prints)
-        placed = pairs.join(keys, "key").drop("key").persist()
+    def _opened(self) -> Iterator[Tables]:
+        session, by_user = self.records.sparkSession, self._spec.unit.level == "user"
+        total = session.sql("SELECT sum(CAST(units AS DECIMAL(38, 0))) FROM {records}", records=self.records)
+        checked_total(0, int(run(lambda: total.collect())[0][0] or 0), 1, 1)  # before any other sum, which might wrap
+        names = "person, key" if by_user else "key"
+        units = f"least(sum(units), {self._spec.weight_grid.max_units})" if by_user else "sum(units)"
+        grouped = session.sql(
+            f"SELECT {names}, CAST({units} AS BIGINT) AS units FROM {{records}} GROUP BY {names}", records=self.records
+        ).persist()
+        distinct = "SELECT DISTINCT key FROM {grouped}" if by_user else "SELECT key, units FROM {grouped}"
+        keys = session.sql(
+            f"SELECT CAST(row_number() OVER (ORDER BY key) - 1 AS BIGINT) AS place, * FROM ({distinct})",
+            grouped=grouped,
+        ).persist()
+        frames: dict[str, Any] = {"keys": keys}
+        if by_user:
+            frames["pairs"] = session.sql(
+                f"SELECT person, place, units, {pair_print('xxhash64(person)', 'xxhash64(g.key)')} AS print "
+                "FROM {grouped} AS g JOIN {keys} AS k ON g.key = k.key", grouped=grouped, keys=keys,
+            ).persist()  # fmt: skip
         try:
-            mass = run(lambda: self.records.agg(total).collect())[0][0]
-            checked_total(0, int(mass or 0), 1, 1)
-            content = _OnCluster(placed, by_user)
-            yield Opened(content, lambda names: _places(keys, names), lambda places: _names(keys, places))
+            yield _ClusterTables(session, frames)
         finally:
-            for kept in (placed, keys, held):
-                run(kept.unpersist)
+            for frame in (*frames.values(), grouped):
+                run(frame.unpersist)
 
 
-class _OnCluster(Content):
-    """Units by key or by user and key, as a DataFrame."""
+class _ClusterTables:
+    """The tables of a histogram as DataFrames; see :class:`~dpsketch.laws.content.Tables`."""
 
-    def __init__(self, pairs: DataFrame, by_user: bool) -> None:
-        self._pairs = pairs
-        self._by_user = by_user
+    def __init__(self, session: SparkSession, frames: dict[str, Any]) -> None:
+        self._session = session
+        self._frames = frames
 
-    def counts(self, cap: int) -> Iterator[Block]:
-        return _blocks(self._capped(self._pairs, f.lit(cap)))
+    def numbers(self, query: str, **tables: dict[str, Integers]) -> Iterator[tuple[Integers, ...]]:
+        given: dict[str, Any] = {
+            name: self._session.createDataFrame(pa.table(columns)) for name, columns in tables.items()
+        }
+        # At once: by partitions it would be a job for each.
+        found = run(lambda: self._session.sql(query, **self._frames, **given).toArrow())
+        yield tuple(column.to_numpy() for column in found.columns)
 
-    def sums(self, asked: Integers, cap: int) -> tuple[Integers, int]:
-        listed = _frame(self._pairs, asked)
-        among = self._pairs.join(listed, "place", "left_semi")
-        sums = np.zeros(len(asked), np.int64)
-        for block in _blocks(self._capped(among, f.lit(cap))):
-            sums[np.searchsorted(asked, block.places)] = block.sums
-        others = self._pairs.join(listed, "place", "left_anti")
-        open_ = f.lit(cap)
-        if self._by_user:
-            held = among.groupBy("user").agg(f.count("*").alias("held"))
-            others = others.join(held, "user", "left")
-            open_ = f.greatest(f.lit(cap) - f.coalesce("held", f.lit(0)), f.lit(0))
-        rest = self._capped(others, open_).agg(f.sum(f.col("units").cast(_WIDE)))
-        return sums, int(run(lambda: rest.collect())[0][0] or 0)
+    def summed(self, chosen: str, **tables: dict[str, Integers]) -> Iterator[tuple[Integers, ...]]:
+        everybody = chosen.replace("{some}", "true")
+        query = f"SELECT place, CAST(sum(units) AS BIGINT) AS units FROM ({everybody}) GROUP BY place ORDER BY place"
+        return self.numbers(query, **tables)
 
-    def weights(self, known: Integers, cap: int) -> Iterator[Block]:
-        pairs = self._pairs.join(_frame(self._pairs, known), "place", "left_anti")
-        held = f.least(f.count("*").over(Window.partitionBy("user")), f.lit(cap))
-        steps = f.array(*(f.lit(int(step)) for step in unit_weights(cap)[1:]))
-        weighed = pairs.withColumn("units", f.element_at(steps, held.cast("int")).cast("long"))
-        return _blocks(self._capped(weighed, f.lit(cap)))
+    def find(self, names: list[Any]) -> Integers:
+        found = np.full(len(names), -1, np.int64)
+        kind = self._frames["keys"].schema["key"].dataType.simpleString()
+        rows = [(row, _as_stored(name, kind)) for row, name in enumerate(names)]
+        asked = [each for each in rows if each[1] is not None]
+        if asked:
+            frame = self._session.createDataFrame(asked, f"row long, key {kind}")
+            query = "SELECT row, place FROM {asked} AS a JOIN {keys} AS k ON a.key = k.key"
+            for row in run(lambda: self._session.sql(query, asked=frame, keys=self._frames["keys"]).collect()):
+                found[row["row"]] = row["place"]
+        return found
 
-    def _capped(self, pairs: DataFrame, cap: Column) -> DataFrame:
-        """Return of each user's pairs at most ``cap``, those with the least words."""
-        if not self._by_user:
-            return pairs
-        words = f.xxhash64(f.lit(fresh_seed()).cast("long"), "print")
-        rank = f.row_number().over(Window.partitionBy("user").orderBy(words, "place"))
-        return pairs.withColumn("rank", rank).where(f.col("rank") <= cap)
+    def names(self, places: Integers) -> list[Any]:
+        asked = self._session.createDataFrame(pa.table({"place": places}))
+        query = "SELECT key FROM {keys} AS k SEMI JOIN {asked} AS a ON k.place = a.place ORDER BY k.place"
+        rows = run(lambda: self._session.sql(query, asked=asked, keys=self._frames["keys"]).collect())
+        return [text_or_bytes(bytes(row[0])) if isinstance(row[0], bytes | bytearray) else row[0] for row in rows]
+
+
+def _as_stored(name: int | str | bytes, kind: str) -> int | str | bytes | bytearray | None:
+    """Return a name as Spark's column of keys has it; None if no key of that type can be it."""
+    if isinstance(name, int) or kind not in ("string", "binary"):
+        return name if isinstance(name, int) == (kind not in ("string", "binary")) else None
+    if kind == "binary":
+        return bytearray(name if isinstance(name, bytes) else name.encode())
+    text = text_or_bytes(name) if isinstance(name, bytes) else name
+    return text if isinstance(text, str) else None
 
 
 def _with_units(frame: DataFrame, grid: WeightGrid) -> DataFrame:
     """Return records with all they need, and how much each counts."""
-    names = {name: name.split("_")[0] for name in frame.columns if name != "weight"}
+    names = {name: "person" if name == "user" else name for name in frame.columns if name != "weight"}
     if "weight" not in frame.columns:
         counted = frame.withColumn("units", f.lit(grid.one).cast("long"))
     else:
@@ -168,51 +175,8 @@ def _with_units(frame: DataFrame, grid: WeightGrid) -> DataFrame:
                 yield pa.record_batch([*columns, pa.array(units)], names=[*names, "units"])
 
         kinds = ", ".join(f"`{name}` {frame.schema[name].dataType.simpleString()}" for name in names)
-        counted = frame.mapInArrow(weigh, f"{kinds}, units long")
+        counted = frame.where(f.col("weight").isNotNull()).mapInArrow(weigh, f"{kinds}, units long")
     plain = counted.select(*(f.col(name).alias(short) for name, short in names.items()), "units")
     for short in names.values():
         plain = plain.where(f.col(short).isNotNull())
     return plain.where(f.col("units") > 0)
-
-
-def _frame(like: DataFrame, places: Integers) -> DataFrame:
-    return f.broadcast(like.sparkSession.createDataFrame([(place,) for place in places.tolist()], "place long"))
-
-
-def _blocks(pairs: DataFrame) -> Iterator[Block]:
-    """Yield the sums of units by place."""
-    sums = pairs.groupBy("place").agg(f.sum(f.col("units").cast(_WIDE)).cast("long").alias("units")).orderBy("place")
-    # At once: by partitions it would be a job for each.
-    found = run(lambda: sums.toArrow())
-    places, units = (found.column(i).to_numpy() for i in range(2))
-    for start in range(0, len(places), BLOCK):
-        yield Block(places[start : start + BLOCK], units[start : start + BLOCK])
-
-
-def _places(keys: DataFrame, names: list[Any]) -> Integers:
-    found = np.full(len(names), -1, np.int64)
-    if names:
-        rows = [(row, name if isinstance(name, int) else _spelled(name)) for row, name in enumerate(names)]
-        kind = keys.schema["key"].dataType.simpleString()
-        asked = keys.sparkSession.createDataFrame(_typed(rows, kind), f"row long, key {kind}")
-        for row in run(lambda: asked.join(keys, "key").collect()):
-            found[row["row"]] = row["place"]
-    return found
-
-
-def _spelled(name: str | bytes) -> bytes:
-    return name if isinstance(name, bytes) else name.encode()
-
-
-def _typed(rows: list[tuple[int, Any]], kind: str) -> list[tuple[int, Any]]:
-    """Return texts as Spark's column has them: one of strings has no bytes that are no text."""
-    if kind != "string":
-        return rows
-    named = ((row, text_or_bytes(name)) for row, name in rows)
-    return [(row, name) for row, name in named if isinstance(name, str)]
-
-
-def _names(keys: DataFrame, places: Integers) -> list[Any]:
-    found = keys.join(_frame(keys, places), "place", "left_semi").orderBy("place")
-    rows = run(lambda: found.select("key").collect())
-    return [text_or_bytes(bytes(row[0])) if isinstance(row[0], bytes | bytearray) else row[0] for row in rows]

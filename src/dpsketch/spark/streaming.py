@@ -13,7 +13,7 @@ from dpsketch.kinds import load_sensitive
 from dpsketch.sketches.continual.folder import StreamFolder
 from dpsketch.sketches.continual.sketch import ContinualSketch
 from dpsketch.sketches.countsketch import PrivateCountSketch
-from dpsketch.spark.construction import build
+from dpsketch.spark.construction import build, quoted, run
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -235,4 +235,5 @@ class DailyStream:
             sketch.merge_today(build(batch, sketch.empty_day(), **self._columns))
             return
         names = [name for each in self._columns.values() for name in ([each] if isinstance(each, str) else each)]
-        sketch.update(batch.select(*names).toArrow(), **self._columns)
+        records = run(lambda: batch.select(*map(quoted, dict.fromkeys(names))).toArrow())
+        sketch.update(records, **self._columns)

@@ -1,164 +1,202 @@
-"""What runs on the executors: from Arrow batches, or from files, to one partial sketch a task.
+"""What runs on the executors: each task makes one partial sketch, and further tasks merge these.
 
-Between Spark and these tasks records have fixed columns, each there only if it is needed:
-
-- ``key_int``, ``key_hash`` (a text's fingerprint, computed by Spark), ``key_text``, ``key_typed`` (of another type, see
-  :mod:`dpsketch.canonical`) or ``key_set``;
-- ``user_int``, ``user_text`` or ``user_`` with another user type (:mod:`dpsketch.canonical`), by exact value;
-- ``weight``, and ``point_0``, ``point_1``, … for coordinates, or ``vector`` for all of them as an array;
-- ``lost`` and ``failure``, on rows that hold no record but say how many were left out before, or why reading ended.
-
-Where nobody knows beforehand whether keys, or users, are integers there are both columns, of which each row fills one.
+A partial sketch is one row of a DataFrame (:data:`PART_SCHEMA`), or the reason why there is none. Records reach a task
+in fixed columns, each there only if it is needed: ``key``, ``print`` (the fingerprint of a text key, from Spark) or
+``part_0``, ``part_1``, … (of a compound key); ``user``; ``weight``; ``point_0``, ``point_1``, … or ``vector``. Records
+that other tasks read from files also have ``lost`` and ``failure``, in rows that hold no record but say how many were
+left out, or why reading ended.
 """
 
 from __future__ import annotations
 
+import json
+import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from functools import reduce
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsketch.canonical import canonical
+from dpsketch import errors, files
+from dpsketch.columns import UserType, canonical, user_type_of
+from dpsketch.compound import join_parts
 from dpsketch.errors import DpsketchError, SourceError
-from dpsketch.hashing import fingerprint, text_fingerprints
+from dpsketch.hashing import text_fingerprints
+from dpsketch.kinds import load_sensitive
+from dpsketch.local import Collector
 from dpsketch.local.catalogue import nonprivate_protocol_from_json
 from dpsketch.sketches.density.points import column_vectors
-from dpsketch.sketches.feed import add_batch, feed
-from dpsketch.sources import Batch, Columns, open_files
-from dpsketch.sources.locations import File
-from dpsketch.spark.parts import Task, TaskPart, described, failure_of, pack, reported, unpack, withheld
+from dpsketch.sketches.feed import feed
+from dpsketch.sources import Batch, Columns, open_source
 
 __all__ = [
-    "compacting",
-    "counting",
-    "counting_files",
-    "reading_files",
-    "receiving",
-    "records_schema",
-    "spark_schema",
-]
+    "PART_SCHEMA", "Made", "columns_of", "compacting", "counting", "counting_files", "merge_parts", "merging",
+    "reading_files", "receiving",
+]  # fmt: skip
 
-Files = Sequence[tuple[File, ...]]
-
+PART_SCHEMA = "number long, part binary, tally string, failure string"
+_PART = pa.schema([("number", pa.int64()), ("part", pa.binary()), ("tally", pa.string()), ("failure", pa.string())])
 # Small batches are put together: each costs something, and the cost of a moment follows the distinct keys of a batch.
 _ROWS_AT_ONCE = 1 << 18
 _BYTES_AT_ONCE = 1 << 25
 
-_KEYS = ("key_int", "key_hash", "key_text", "key_typed", "key_set")
-_SPARK_TYPES = {pa.int64(): "long", pa.string(): "string", pa.float64(): "double", pa.binary(): "binary"}
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Made = tuple[Any, Mapping[str, int]]  # a sketch, and what the data holder is told about its records
 
 
-def counting(prototype: bytes, *, disjoint_users: bool) -> Task:
-    """Return the task that counts records; where the unit is a user, they come sorted by user."""
+def _reporting(work: Callable[[Iterable[pa.RecordBatch]], Made]) -> Task:
+    """Return the task that does some work, and yields the partial sketch as a row; nothing if it had no records.
 
-    def work(batches: Iterator[pa.RecordBatch]) -> TaskPart | None:
+    A refusal of ours becomes a row too: it would be the same at every attempt, so that Spark need not try again. Any
+    other error is raised without its text, which may quote a record, for Spark to try again.
+    """
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        # Spark gives a task one core, and runs as many tasks as there are cores.
+        os.environ.setdefault("DPSKETCH_THREADS", "1")
+        row, wrong = {}, ""
+        try:
+            sketch, tally = work(batches)
+            row = {"part": pack(sketch), "tally": json.dumps(tally)} if any(tally.values()) else {}
+        except DpsketchError as refusal:
+            row = {"failure": _described(refusal)}
+        except Exception as error:
+            wrong = type(error).__name__
+        if wrong:
+            raise _withheld(wrong)
+        if row:
+            context = TaskContext.get()
+            number = 0 if context is None else context.partitionId()
+            yield pa.RecordBatch.from_pylist([{"number": number, **row}], schema=_PART)
+
+    return task
+
+
+def _withheld(kind: str) -> RuntimeError:
+    return RuntimeError(f"a task of dpsketch failed ({kind}); its text is withheld, since it may quote a record.")
+
+
+def _described(refusal: DpsketchError) -> str:
+    return f"{type(refusal).__name__}: {refusal}"
+
+
+def _failure_of(text: str) -> DpsketchError:
+    """Rebuild the refusal that a task described."""
+    name, _, message = text.partition(": ")
+    kind = getattr(errors, name) if name in errors.__all__ else SourceError
+    refusal: DpsketchError = kind(message)
+    return refusal
+
+
+def pack(sketch: Any) -> bytes:
+    """Return a partial sketch, or a collector, as bytes."""
+    if isinstance(sketch, Collector):
+        return files.encode(sketch.to_document())
+    data: bytes = sketch.to_sensitive_bytes()
+    return data
+
+
+def unpack(data: bytes) -> Any:
+    """Rebuild a partial sketch, or a collector, from :func:`pack`."""
+    document = files.decode(data, allow_sensitive=True)
+    return load_sensitive(data) if document.sensitive else Collector.from_document(document)
+
+
+def merging(*, disjoint_users: bool) -> Task:
+    """Return the task that merges all the partial sketches it is given into one."""
+    return _reporting(lambda batches: merge_parts(batches, disjoint_users=disjoint_users))
+
+
+def merge_parts(batches: Iterable[pa.RecordBatch], *, disjoint_users: bool) -> Made:
+    """Merge the partial sketches in rows, one in memory beside the sum; the sketch is None if there are none."""
+    stated = {"disjoint_users": True} if disjoint_users else {}
+    tally: Counter[str] = Counter()
+    merged: Any = None
+    for row in (row for batch in batches for row in batch.to_pylist()):
+        if row["failure"] is not None:
+            raise _failure_of(row["failure"])
+        tally.update(json.loads(row["tally"]))
+        sketch = unpack(row["part"])
+        if merged is None:
+            merged = sketch
+        else:
+            merged.merge(sketch, **stated)
+    return merged, tally
+
+
+def counting(prototype: bytes, *, disjoint_users: bool, user_type: UserType | None = None) -> Task:
+    """Return the task that counts records; where the unit is a user, they come sorted by user.
+
+    ``user_type`` is the type that users had before they were brought into their canonical form; None if they still
+    have it.
+    """
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Made:
         # A partial of its own, with an id of its own: the prototype is the same for all tasks.
         sketch = unpack(prototype).empty_like()
         tally: Counter[str] = Counter()
         dim = getattr(sketch.spec, "dim", 0)
-        records: Iterator[Batch] = (_from_arrow(table, tally, dim) for table in _gathered(batches))
-        stated = {"disjoint_users": True} if disjoint_users else {}
-        if sketch.spec.unit.level == "user":
-            incomplete = sketch.empty_like()
-            feed(sketch, _complete(records, incomplete, disjoint_users), **stated)
-            if incomplete.skipped_nulls:
-                sketch.merge(incomplete, **stated)
-        else:
-            feed(sketch, records, **stated)
-        return TaskPart(pack(sketch), dict(tally)) if tally else None
+        records = (_batch(table, tally, dim, user_type) for table in _gathered(batches))
+        feed(sketch, records, disjoint_users=disjoint_users)
+        sketch._skipped += tally.pop("left_out", 0)
+        return sketch, tally
 
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return reported(lambda: work(batches))
-
-    return task
+    return _reporting(work)
 
 
-def counting_files(prototype: bytes, files: Files, columns: Columns) -> Task:
-    """Return the task that reads and counts the files whose places in the list it is given."""
+def counting_files(prototype: bytes, shares: Sequence[Sequence[str]], columns: Columns) -> Task:
+    """Return the task that reads and counts the files of the shares whose numbers it is given."""
 
-    def work(batches: Iterator[pa.RecordBatch]) -> TaskPart | None:
+    def work(batches: Iterable[pa.RecordBatch]) -> Made:
         sketch = unpack(prototype).empty_like()
         tally: Counter[str] = Counter()
-        feed(sketch, _read(batches, files, replace(columns, encoded=True), tally))
-        return TaskPart(pack(sketch), dict(tally)) if tally else None
+
+        def records() -> Iterator[Batch]:
+            for batch in _read(batches, shares, columns):
+                tally.update(records=batch.rows + batch.skipped, skipped=batch.skipped)
+                yield batch
+
+        feed(sketch, records())
+        return sketch, tally
+
+    return _reporting(work)
+
+
+def reading_files(
+    shares: Sequence[Sequence[str]], columns: Columns, schema: pa.Schema, user_type: UserType | None
+) -> Task:
+    """Return the task that reads the files of the shares whose numbers it is given, as records of a schema."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return reported(lambda: work(batches))
-
-    return task
-
-
-def reading_files(files: Files, columns: Columns, schema: pa.Schema) -> Task:
-    """Return the task that reads the files whose places it is given, as records of :func:`records_schema`."""
-
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        row: dict[str, Any] = {}
         try:
-            for batch in _read(batches, files, columns, Counter()):
+            for batch in _read(batches, shares, columns):
                 if batch.rows:
-                    yield _to_arrow(batch, schema)
+                    yield _written(batch, schema, user_type)
                 if batch.skipped:
-                    yield _filled({"lost": pa.array([batch.skipped], pa.int64())}, 1, schema)
-            return
+                    yield pa.RecordBatch.from_pylist([{"lost": batch.skipped}], schema=schema)
         except DpsketchError as refusal:
-            failure = described(refusal)
+            row = {"failure": _described(refusal)}
         except Exception as error:
-            raise withheld(type(error).__name__) from None
-        yield _filled({"failure": pa.array([failure])}, 1, schema)
+            raise _withheld(type(error).__name__) from None
+        if row:
+            yield pa.RecordBatch.from_pylist([row], schema=schema)
 
     return task
-
-
-def records_schema(files: Files, columns: Columns, *, hashed: bool) -> pa.Schema:
-    """Return the schema of the records of files, by a look at the first of them.
-
-    Where that does not show whether keys, or users, are integers or text, there is a column for each. ``hashed`` says
-    that the fingerprints of text keys are wanted, not the text.
-    """
-    batches = open_files(files[0], columns)
-    first = next(batches, None)
-    batches.close()
-    fields: list[tuple[str, pa.DataType]] = [("lost", pa.int64()), ("failure", pa.string())]
-    for role, wanted, text in (
-        ("key", columns.key, ("key_hash", pa.int64()) if hashed else ("key_text", pa.string())),
-        ("user", columns.user, ("user_text", pa.string())),
-    ):
-        kind = None if first is None or wanted is None else getattr(first, role).type
-        unknown = kind is None or pa.types.is_null(kind)
-        if role == "user" and first is not None and not unknown:
-            fields.append((f"user_{first.user_type}", kind))
-            continue
-        if wanted is not None and (unknown or pa.types.is_integer(kind)):
-            fields.append((f"{role}_int", pa.int64()))
-        if wanted is not None and (unknown or not pa.types.is_integer(kind)):
-            fields.append(text)
-    if columns.weight is not None:
-        fields.append(("weight", pa.float64()))
-    return pa.schema([*fields, *((f"point_{i}", pa.float64()) for i in range(len(columns.points)))])
-
-
-def spark_schema(schema: pa.Schema) -> str:
-    """Return a schema of records as Spark wants it."""
-    return ", ".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in schema)
 
 
 def receiving(protocol: dict[str, Any]) -> Task:
     """Return the task that collects local reports; of one identifier, only the first report counts."""
 
-    def work(batches: Iterator[pa.RecordBatch]) -> TaskPart | None:
+    def work(batches: Iterable[pa.RecordBatch]) -> Made:
         collector = nonprivate_protocol_from_json(protocol).collector()
         received = collector.receive(message for batch in batches for message in batch.column(0).to_pylist())
-        tally = {name: getattr(received, name) for name in ("accepted", "repeated", "other_spec", "malformed")}
-        return TaskPart(pack(collector), tally) if any(tally.values()) else None
+        return collector, {name: getattr(received, name) for name in type(received).__slots__}
 
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return reported(lambda: work(batches))
-
-    return task
+    return _reporting(work)
 
 
 def compacting(protocol: dict[str, Any]) -> Task:
@@ -180,12 +218,29 @@ def compacting(protocol: dict[str, Any]) -> Task:
     return task
 
 
-def _read(batches: Iterable[pa.RecordBatch], files: Files, columns: Columns, tally: Counter[str]) -> Iterator[Batch]:
-    for places in batches:
-        for place in places.column(0).to_pylist():
-            for batch in open_files(files[place], columns):
-                tally.update(records=batch.rows + batch.skipped, skipped=batch.skipped)
-                yield batch
+def _read(numbers: Iterable[pa.RecordBatch], shares: Sequence[Sequence[str]], columns: Columns) -> Iterator[Batch]:
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            yield from open_source(shares[number], columns)
+
+
+def columns_of(batch: Batch) -> dict[str, pa.Array]:
+    """Return the records of a file by the names of their fixed columns."""
+    held = {"key": batch.key, "user": batch.user, "weight": batch.weight}
+    held |= {f"point_{i}": point for i, point in enumerate(batch.points)}
+    return {name: column for name, column in held.items() if column is not None}
+
+
+def _written(batch: Batch, schema: pa.Schema, user_type: UserType | None) -> pa.RecordBatch:
+    found = {name: column for name, column in columns_of(batch).items() if not pa.types.is_null(column.type)}
+    mixed = any(schema.field(name).type != column.type for name, column in found.items())
+    if mixed or ("user" in found and batch.user_type != user_type):
+        raise SourceError(
+            "the keys or users are whole numbers in some of the files and text or another type in others. Say "
+            "key_type='int' or key_type='text' (user_type= for users) to read all alike, or convert them to one type."
+        )
+    columns = [found.get(field.name, pa.nulls(batch.rows, field.type)) for field in schema]
+    return pa.record_batch(columns, schema=schema)
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -202,98 +257,35 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
 
-def _from_arrow(table: pa.RecordBatch, tally: Counter[str], dim: int) -> Batch:
-    """Read records in their fixed columns, and count them; vectors have ``dim`` coordinates."""
-    if "lost" in table.schema.names:
+def _batch(table: pa.RecordBatch, tally: Counter[str], dim: int, user_type: UserType | None) -> Batch:
+    """Read records in their fixed columns, and count them; vectors have ``dim`` coordinates.
+
+    Records without a user, who would be taken for one, or without a weight are left out and counted.
+    """
+    if "failure" in table.schema.names:
         if failures := table.column("failure").drop_null().to_pylist():
-            raise failure_of(failures[0])
+            raise _failure_of(failures[0])
         lost = int(pc.sum(table.column("lost")).as_py() or 0)
         table = table.filter(table.column("lost").is_null())
         tally.update(records=lost, skipped=lost)
-    held = dict(zip(table.schema.names, table.columns, strict=True))
-    if "key_hash" in held:
-        held["key_hash"] = text_fingerprints(held["key_hash"])
-    if "key_typed" in held:
-        held["key_typed"] = canonical(held["key_typed"])
-    tally.update(records=table.num_rows)
-    key = _one_of("key", [held.get(name) for name in _KEYS])
-    users = {name.removeprefix("user_"): column for name, column in held.items() if name.startswith("user_")}
-    user = _one_of("user", list(users.values()))
-    user_type: Any = next((name for name, column in users.items() if column is user), None)
-    points = tuple(held[f"point_{i}"] for i in range(sum(name.startswith("point_") for name in held)))
+    rows = table.num_rows
+    held: dict[str, Any] = dict(zip(table.schema.names, table.columns, strict=True))
+    if "user" in held:
+        user_type = user_type or user_type_of(held["user"].type)
+        held["user"] = canonical(held["user"])
+    for name in ("user", "weight"):
+        if name in held and held[name].null_count:
+            kept = held[name].is_valid()
+            held = {each: column.filter(kept) for each, column in held.items()}
+            rows = len(held[name])
+    tally.update(records=table.num_rows, left_out=table.num_rows - rows)
+    key = held.get("key")
+    if "print" in held:
+        key = text_fingerprints(held["print"])
+    if "part_0" in held:
+        parts = [column for name, column in held.items() if name.startswith("part_")]
+        key = join_parts(parts).combine_chunks()
+    points = tuple(column for name, column in held.items() if name.startswith("point_"))
     if "vector" in held:
         points = tuple(map(pa.array, column_vectors(held["vector"], dim).T))
-    return Batch(key, user, held.get("weight"), points, table.num_rows, user_type=user_type)
-
-
-def _one_of(role: str, columns: Sequence[pa.Array | None]) -> pa.Array | None:
-    """Return the one column of a role that holds anything; a column of nulls if none does."""
-    present = [column for column in columns if column is not None]
-    if len(present) < 2:
-        return present[0] if present else None
-    filled = [column for column in present if column.null_count < len(column)]
-    if len(filled) > 1:
-        raise _mixed(role)
-    return filled[0] if filled else pa.nulls(len(present[0]))
-
-
-def _mixed(role: str) -> SourceError:
-    return SourceError(
-        f"the {role}s are whole numbers in some of the files and text or another type in others. "
-        f"Say {role}_type='int' or {role}_type='text' to read all alike, or convert them to one type."
-    )
-
-
-def _complete(batches: Iterable[Batch], incomplete: Any, disjoint_users: bool) -> Iterator[Batch]:
-    """Yield the records that have a user and all coordinates; a sketch of the others counts them as skipped."""
-    for batch in batches:
-        users = [] if batch.user is None else [batch.user.is_valid()]
-        complete = reduce(pc.and_, [*users, *(pc.is_finite(point).fill_null(False) for point in batch.points)])
-        if not pc.all(complete, min_count=0).as_py():
-            add_batch(incomplete, _filtered(batch, pc.invert(complete)), disjoint_users=disjoint_users)
-            batch = _filtered(batch, complete)
-        if batch.rows:
-            yield batch
-
-
-def _filtered(batch: Batch, mask: pa.Array) -> Batch:
-    key, user, weight, *points = (
-        None if column is None else column.filter(mask)
-        for column in (batch.key, batch.user, batch.weight, *batch.points)
-    )
-    rows = int(pc.sum(mask).as_py() or 0)
-    return replace(batch, key=key, user=user, weight=weight, points=tuple(points), rows=rows)
-
-
-def _to_arrow(batch: Batch, schema: pa.Schema) -> pa.RecordBatch:
-    """Write records into their fixed columns."""
-    held: dict[str, pa.Array] = {f"point_{i}": point for i, point in enumerate(batch.points)}
-    if batch.weight is not None:
-        held["weight"] = batch.weight
-    for role, column in (("key", batch.key), ("user", batch.user)):
-        if column is None or pa.types.is_null(column.type):
-            continue
-        text = f"{role}_hash" if f"{role}_hash" in schema.names else f"{role}_text"
-        name = f"{role}_int" if pa.types.is_integer(column.type) else text
-        name = name if role == "key" else f"user_{batch.user_type}"
-        if name not in schema.names:
-            raise _mixed(role)
-        held[name] = _hashed(column) if name == "key_hash" else column
-    return _filled(held, batch.rows, schema)
-
-
-def _hashed(column: pa.Array) -> pa.Array:
-    """Return the fingerprints of text as signed integers, as Spark computes them; null for null."""
-    batch = fingerprint(column, "text")
-    prints = np.zeros(len(column), np.int64)
-    kept = slice(None) if batch.kept is None else batch.kept
-    prints[kept] = batch.fingerprints.view(np.int64)
-    return pa.array(prints, mask=None if batch.kept is None else ~batch.kept)
-
-
-def _filled(held: dict[str, pa.Array], rows: int, schema: pa.Schema) -> pa.RecordBatch:
-    columns = [held.get(field.name) for field in schema]
-    whole = [
-        pa.nulls(rows, field.type) if column is None else column for column, field in zip(columns, schema, strict=True)
-    ]
-    return pa.record_batch(whole, schema=schema)
+    return Batch(key, held.get("user"), held.get("weight"), points, rows, user_type=user_type)

@@ -1,10 +1,9 @@
 /** Estimates as bars with their intervals, the longest words first cut, the numbers beside them. */
 
 import { h, s } from "./dom.js";
-import { bottomAxis, drawing, figure, shortened, textWidth } from "./figure.js";
+import { bottomAxis, drawing, figure, linear, logarithmic, shortened, textWidth } from "./figure.js";
 import { percent, quantity, share, shareTick, tick } from "./numbers.js";
 import { csv, save } from "./saving.js";
-import { linear, logarithmic } from "./scales.js";
 
 /** How values are written: counts and densities, or shares of people. */
 export const COUNTS = { write: quantity, tick };

@@ -1,9 +1,8 @@
 /** A density over a rectangle: shades, contours, a scale with numbers, and a cursor for mouse, finger and keyboard. */
 
 import { h, s } from "./dom.js";
-import { drawing, textWidth } from "./figure.js";
+import { drawing, linear, textWidth } from "./figure.js";
 import { quantity, tick } from "./numbers.js";
-import { linear } from "./scales.js";
 
 const TOP = 10;
 const BOTTOM = 46;

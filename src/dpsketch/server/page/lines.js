@@ -1,9 +1,8 @@
 /** Lines: a density along one coordinate, an answer over time, and the width of an interval as reports come in. */
 
 import { s } from "./dom.js";
-import { bottomAxis, drawing, figure, leftAxis, textWidth } from "./figure.js";
+import { bottomAxis, drawing, figure, leftAxis, linear, logarithmic, textWidth } from "./figure.js";
 import { percent, quantity, several, share, shareTick, tick } from "./numbers.js";
-import { linear, logarithmic } from "./scales.js";
 
 const BOTTOM = 46;
 

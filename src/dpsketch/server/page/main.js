@@ -6,7 +6,7 @@ import { showCollections, showOpenCollections } from "./collections.js";
 import { showDemo } from "./demo.js";
 import { h, noticeBoard } from "./dom.js";
 import { showRelease } from "./explorer.js";
-import { showLedger } from "./ledger.js";
+import { showLedger } from "./guarantee.js";
 import { showOperations } from "./operations.js";
 import { showNewest, showReleases } from "./releases.js";
 

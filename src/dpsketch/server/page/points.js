@@ -1,11 +1,10 @@
 /** A density: its picture, and its value at a point. */
 
-import { sentence } from "./answers.js";
+import { intervalFigure, sentence } from "./answers.js";
 import { get, post } from "./api.js";
 import { card, form, h, labelled, noticeBoard } from "./dom.js";
 import { figure } from "./figure.js";
 import { heatMap } from "./heatmap.js";
-import { intervalFigure } from "./interval.js";
 import { curveFigure } from "./lines.js";
 import { percent, quantity } from "./numbers.js";
 

@@ -1,10 +1,9 @@
 /** Releases that state one thing about a whole stream: a moment, several of them, or how many keys differ. */
 
-import { sentence } from "./answers.js";
+import { intervalFigure, sentence } from "./answers.js";
 import { get } from "./api.js";
 import { barFigure } from "./bars.js";
 import { card, h, noticeBoard } from "./dom.js";
-import { intervalFigure } from "./interval.js";
 import { quantity } from "./numbers.js";
 
 const REPETITIONS = [1, 100, 10_000];

@@ -5,10 +5,9 @@ tables so far, under fresh integer noise z_t. Totals and windows are β·y with 
 floating point. The design, C, decides how much noise is left in which answer; its columns' norm decides how much noise
 a guarantee needs.
 
-``designs`` has C as a value, with its sensitivity and its decoder; ``choice`` picks one; ``sketch`` is the sketch that
-users fill; ``stream`` publishes a day; ``names`` finds keys that nobody listed; ``days`` holds users to the days that
-they may be counted on. ``windows`` decodes some days together and says which noise they carry, so that answers of one
-stream add and subtract rightly; ``series`` is all that was published, as a release; ``folder`` keeps the state.
+``laws/designs`` has C and its sensitivity. ``sketch`` is the sketch that users fill; ``stream`` publishes a
+day and finds names that nobody listed; ``windows`` decodes some days together, says which noise they carry, and chooses
+a design; ``series`` is all that was published, as a release, and holds users to their days; ``folder`` keeps the state.
 
 References
 ----------

@@ -24,7 +24,6 @@ from dpsketch.sketches.continual.sketch import ContinualSketch
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
 
-__all__ = ["StreamFolder", "holds_state"]
 
 _STATE = "stream.sketch"
 _LOCK = "stream.lock"
@@ -50,7 +49,7 @@ class StreamFolder(OneProcess):
     -------
     The state is exact, hence sensitive. If it is restored from a backup in spite of all, days are shown again, with
     fresh noise over the same data. Then j showings cost at most μ√j together. Where keys are found day by day, each
-    showing can also fail with probability δ_T (:mod:`dpsketch.sketches.continual.names`), and these add up: the j
+    showing can also fail with probability δ_T (:mod:`dpsketch.sketches.continual.stream`), and these add up: the j
     showings are (ε, δ_G(ε; μ√j) + j·δ_T)-private for every ε.
 
     Examples

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from dpsketch import files
 from dpsketch.bounding import CountedUsers
+from dpsketch.core.account import Prepaid
 from dpsketch.core.drawn import receipt_to_json
 from dpsketch.core.laws import Law
 from dpsketch.core.permit import Permit
@@ -31,13 +32,24 @@ from dpsketch.laws.streams import Found, Published, Seizable, Vector
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Budget, Guarantee, PureCost
 from dpsketch.results import Estimates
-from dpsketch.sketches.continual.choice import DesignName, Objective, choose_design
-from dpsketch.sketches.continual.days import Calendar, Visits
-from dpsketch.sketches.continual.names import NamedStream
-from dpsketch.sketches.continual.series import PrivateSeries, refuse_users_in, stored_kind, stored_law, stored_receipt
-from dpsketch.sketches.continual.stream import SeizableStream, Stream
-from dpsketch.sketches.continual.windows import daily_shares, law_class, scales_for
-from dpsketch.sketches.documents import prepaid_header, read_prepaid
+from dpsketch.sketches.continual.series import (
+    Calendar,
+    PrivateSeries,
+    Visits,
+    refuse_users_in,
+    stored_kind,
+    stored_law,
+    stored_receipt,
+)
+from dpsketch.sketches.continual.stream import NamedStream, SeizableStream, Stream
+from dpsketch.sketches.continual.windows import (
+    DesignName,
+    Objective,
+    choose_design,
+    daily_shares,
+    law_class,
+    scales_for,
+)
 from dpsketch.sketches.frames import read_columns
 from dpsketch.sketches.kinds import KINDS, Kind
 from dpsketch.sketches.partials import Partial
@@ -49,7 +61,6 @@ if TYPE_CHECKING:
 
     from dpsketch.ledger import Charge, Ledger
 
-__all__ = ["ContinualSketch"]
 
 _STREAMS: dict[type[Law], type[Stream]] = {Published: Stream, Seizable: SeizableStream, Found: NamedStream}
 # The day's own sketch lies in a file under names that begin so.
@@ -104,7 +115,7 @@ class ContinualSketch(Partial):
     is not covered. A record that the kind refuses leaves the day unpublished, which everyone sees: clean weights and
     keys before. A value outside the domain of a RangeSketch counts as the nearest end, whatever its ``outside`` says.
 
-    With ``design="pan-private"`` the state is under noise as well (:mod:`dpsketch.laws.pan_private` has
+    With ``design="pan-private"`` the state is under noise as well (:mod:`dpsketch.laws.designs` has
     the proof): records are added to it as they come, and no count of them, skipped ones included, is kept. Its file is
     such a state too. Seized together, a file and the memory of a process that went on from it show what came between.
 
@@ -487,7 +498,7 @@ class ContinualSketch(Partial):
             "dropped": self._dropped,
             "today": inner.header,
             **self._calendar.to_json(),
-            **prepaid_header(self._prepaid),
+            **({} if self._prepaid is None else {"part": self._prepaid.part}),
         }
         arrays = {_TODAY + name: array for name, array in inner.arrays.items()} | self._stream.arrays()
         if self._spec.unit.level == "user":
@@ -512,7 +523,10 @@ class ContinualSketch(Partial):
         receipt = stored_receipt(header, spec, calendar, _names(kind, today))
         sketch = cls.__new__(cls)
         sketch._start(kind, today, calendar, Permit.restored(spec, receipt, stored_law(receipt).drawn_by(published)))
-        sketch._prepaid = read_prepaid(document, receipt.charge)
+        if (part := header.get("part")) is not None:
+            if receipt.charge is None or not isinstance(part, str):
+                raise FileRefused("the file's part of a dataset is not one that dpsketch writes.")
+            sketch._prepaid = Prepaid(part, receipt.charge)  # its ledger has to be named again
         sketch._stream.restore(document, published)
         sketch._skipped, sketch._dropped = int(header["skipped"]), int(header["dropped"])
         if spec.unit.level == "user":

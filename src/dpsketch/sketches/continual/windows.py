@@ -1,4 +1,4 @@
-"""Some days of a stream together, decoded from what was published: public, and all that answers are made of.
+"""Decode days from what a stream published, with their errors, and choose the design of a stream. All of it is public.
 
 A stream publishes one vector of integers a day, all of it under noise of one law. A kind whose tables want noise of
 different sizes has its tables enter the vector times different whole numbers: a table that enters sixteen times and is
@@ -7,6 +7,11 @@ divided by sixteen afterwards has a sixteenth of the noise, and lies sixteen tim
 Two answers of one stream share noise: the total of last week is in the total of this one. Their variances do not add.
 So an answer carries the weight that every published table of its stream has in it; sums and differences combine the
 weights, and the variance follows from those.
+
+**Designs.** The recurrences were found by minimising, over rates and gains, the mean squared error of totals
+(``"totals"``), or 4·ln(totals) + ln(windows of 7 days) + ln(single days) of the mean squared errors (``"balanced"``),
+the norm of c included; the bands by minimising that of windows of 7 days. Any falling c is private; better ones are
+more accurate.
 """
 
 from __future__ import annotations
@@ -15,35 +20,160 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch.arrays import Floats, Integers
-from dpsketch.core.drawn import Drawn, Part, Receipt
+from dpsketch.core.codec import stored
+from dpsketch.core.drawn import Derived, Drawn, Part, Receipt
+from dpsketch.core.laws import Arrays, Law
 from dpsketch.core.move import Table
-from dpsketch.errors import ReleaseRefused
-from dpsketch.laws.designs import Design
+from dpsketch.errors import InvalidInput, ReleaseRefused
+from dpsketch.files import Array
+from dpsketch.laws.designs import LONGEST, Banded, Blocks, Contribution, Design, Filter, PanPrivate, Recurrence
 from dpsketch.laws.streams import Found, Published, Seizable
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import whole_number
-from dpsketch.privacy import Guarantee
-from dpsketch.sketches.continual.decoding import Windowed, weights
+from dpsketch.privacy import Budget, Guarantee, PureCost
 
-__all__ = [
-    "Publications",
-    "Stretch",
-    "Window",
-    "combined",
-    "daily_shares",
-    "joined",
-    "law_class",
-    "mark_of",
-    "scales_for",
-    "split",
-    "window_law",
-]
+
+def weights(design: Design, first: int, last: int) -> Floats:
+    """Return the weights of all tables published by day ``last`` whose sum is days ``first`` to ``last``."""
+    match design:
+        case Filter():
+            return design.weights(first, last)
+        case Blocks():
+            return _LeastSquares(design).of(first, last)
+        case _:
+            raise TypeError(f"{type(design).__name__} has no decoding.")
+
+
+def errors(design: Design, horizon: int, window: int | None = None) -> Floats:
+    """Return the variance of totals, or of windows of a number of days, for noise of variance 1 in what is published.
+
+    One for each day on which it can be asked: day 1, or day ``window``, to the last.
+    """
+    if not isinstance(design, Filter):
+        days = range(window or 1, horizon + 1)
+        return np.array([np.sum(weights(design, day - window + 1 if window else 1, day) ** 2) for day in days])
+    decoded = design.response(horizon).copy()
+    if window is None:
+        return np.cumsum(decoded**2)
+    decoded[window:] -= design.response(horizon)[: horizon - window]
+    found: Floats = np.cumsum(decoded**2)[window - 1 :]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _LeastSquares:
+    """The decoding of blocks, over all that was published by the last day of the question.
+
+    A block's own noise and that of the blocks in it are independent and of one variance.
+    """
+
+    design: Blocks
+
+    def of(self, first: int, last: int) -> Floats:
+        """Return the weights of least squares: for one block by all in it, and for a part of one, by all in it too."""
+        weights, start = np.zeros(self.design.published(last)), 0
+        for level in reversed(range(len(self.design.sizes))):
+            while start + self.design.sizes[level] <= last:
+                self._spread(weights, level, start // self.design.sizes[level], 1.0, 0.0, first - 1, last)
+                start += self.design.sizes[level]
+        return weights
+
+    def _place(self, level: int, index: int) -> int:
+        """Return the place of a block among all that are published."""
+        return self.design.published((index + 1) * self.design.sizes[level] - 1) + level
+
+    def _ratio(self, level: int) -> int:
+        return self.design.sizes[level] // self.design.sizes[level - 1]
+
+    def _variance(self, level: int) -> float:
+        """Return the variance of a whole block's estimate by all in it; of its own publication, 1."""
+        if level == 0:
+            return 1.0
+        inner = self._ratio(level) * self._variance(level - 1)
+        return inner / (inner + 1)
+
+    def _overlap(self, level: int, index: int, start: int, end: int) -> int:
+        """Return how many of a block's days are in a window."""
+        size = self.design.sizes[level]
+        return max(0, min(end, (index + 1) * size) - max(start, index * size))
+
+    def _covariance(self, level: int, index: int, start: int, end: int) -> float:
+        """Return the covariance of a block's estimate with that of its part in a window."""
+        overlap = self._overlap(level, index, start, end)
+        if overlap in (0, self.design.sizes[level]):
+            return self._variance(level) if overlap else 0.0
+        ratio = self._ratio(level)
+        inner = sum(self._covariance(level - 1, ratio * index + i, start, end) for i in range(ratio))
+        return inner / (ratio * self._variance(level - 1) + 1)
+
+    def _spread(
+        self, weights: Floats, level: int, index: int, window: float, whole: float, start: int, end: int
+    ) -> None:
+        """Add ``window`` times the estimate of a block's part in a window, and ``whole`` times that of the block.
+
+        The estimate of the block is Σ children + λ·(y − Σ children), and that of its part Σ parts + κ·(y − Σ children),
+        with λ and κ the regression of either on the block's own publication y.
+        """
+        overlap = self._overlap(level, index, start, end)
+        if overlap in (0, self.design.sizes[level]):
+            whole, window = whole + (window if overlap else 0.0), 0.0
+        if whole == window == 0:
+            return
+        if level == 0:
+            weights[self._place(level, index)] += whole
+            return
+        share = self._variance(level) * whole
+        if window:
+            share += self._covariance(level, index, start, end) * window
+        weights[self._place(level, index)] += share
+        for i in range(self._ratio(level)):
+            self._spread(weights, level - 1, self._ratio(level) * index + i, window, whole - share, start, end)
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class Windowed(Derived):
+    """A table of some days of a stream together, decoded.
+
+    Attributes
+    ----------
+    publications : Published
+        The stream's law.
+    table : Table
+        The table.
+    noise : Noise
+        A law with the variance of the noise in a decoded cell.
+    """
+
+    publications: Published
+    table: Table
+    noise: Noise
+
+    def __post_init__(self) -> None:
+        if self.table not in self.publications.stacked:
+            raise InvalidInput("a window has the tables of its stream.")
+
+    @property
+    def laws(self) -> tuple[Law, ...]:
+        """The stream's law."""
+        return (self.publications,)
+
+    def fits(self, arrays: Arrays) -> bool:
+        """Say whether there is one table of finite numbers."""
+        return set(arrays) == {"table"} and are_finite(arrays["table"], self.table.shape)
+
+
+def are_finite(array: Array, shape: tuple[int, ...] | None) -> bool:
+    """Say whether an array holds finite numbers and has a shape."""
+    good = isinstance(array, np.ndarray) and array.dtype == np.float64 and shape in (None, array.shape)
+    return good and bool(np.isfinite(array).all())
+
 
 Marks = npt.NDArray[np.uint64]
 
@@ -278,3 +408,160 @@ def window_law(stretch: Stretch, scale: int = 1) -> Noise:
         middle = 1 + 1 / variance
         return DiscreteLaplace(math.log(middle + math.sqrt(middle**2 - 1)), 1)
     return RoundedGaussian(math.sqrt(variance - 1 / 12 if variance > _LEAST_VARIANCE else variance))
+
+
+Objective = Literal["balanced", "totals", "windows"]
+DesignName = Literal["recurrence", "banded", "daily", "blocks", "tree", "pan-private"]
+
+DAILY = Banded((1,))
+
+# For streams of up to so many days: rates in units of 2**-20, gains in units of 2**-26.
+_BALANCED = {
+    30: ((707226, 962068), (12204090, 13986391)),
+    365: ((815474, 1039150), (17687928, 6449628)),
+    1_000: ((764262, 1018611, 1045634), (16143796, 4610961, 3237919)),
+    10_000: ((816743, 1039276, 1048214), (17216678, 4010634, 1206476)),
+}
+_TOTALS = {
+    30: ((378571, 950277), (10194012, 23722406)),
+    365: ((553243, 952956, 1039991), (14234257, 11535624, 7823680)),
+    1_000: ((684356, 1003126, 1045345), (18359953, 9728457, 4928206)),
+    10_000: ((688698, 1003653, 1043879, 1048252), (18524171, 9538799, 3278357, 1569382)),
+}
+_GAIN_BITS = 26
+# (scale, guard) by the longest horizon they suit: the floors then add about a thousandth to the noise (endless: 0.7%).
+_PRECISION = {1_000: (14, 12), 10_000: (16, 14), LONGEST: (18, 12)}
+
+# Of heavy units they may be coarser, down to these; gains then have ten bits.
+_LEAST_SCALE, _LEAST_GUARD = 2, 8
+# A design is chosen where so many of the heaviest records of one day fit into a cell.
+_HEAVY_RECORDS = 2**20
+
+_WINDOWS = (1024, 471, 331, 260, 213, 177, 146)
+_BAND_SCALE = 1024
+# A state that may be seized has so many tables, each of which a record enters: more have less noise in totals.
+_SEIZABLE = {"balanced": 32, "totals": 64}
+
+# How much each of totals, windows of 7 days and single days weighs.
+_WEIGHTS: dict[str, tuple[int, int, int]] = {"balanced": (4, 1, 1), "totals": (1, 0, 0), "windows": (0, 1, 0)}
+
+# Under pure ε: up to so many days plain daily tables have the smaller errors, up to so many two levels of blocks.
+_PLAIN_DAYS = 48
+_TWO_LEVELS = 2_000
+# A design is judged over at most so many days.
+_JUDGED = 10_000
+
+
+def choose_design(
+    budget: Budget,
+    contribution: Contribution,
+    horizon: int | None,
+    *,
+    objective: Objective = "balanced",
+    name: DesignName | None = None,
+) -> Design:
+    """Return the design with the least error for an objective, or the one of a name.
+
+    Parameters
+    ----------
+    budget : Budget
+        δ = 0 allows blocks and daily tables only: correlated noise is Gaussian.
+    contribution : Contribution
+        What one unit adds. Where a user may be in every day nothing is gained by correlation, and days are published
+        by themselves.
+    horizon : int or None
+        How many days; None without an end.
+    objective : {"balanced", "totals", "windows"}
+        Which answers should have the least noise.
+    name : str, optional
+        The design, where it is not to be chosen.
+    """
+    if objective not in _WEIGHTS:
+        raise InvalidInput(f"objective is 'balanced', 'totals' or 'windows', not {objective!r}.")
+    pure = isinstance(budget.cost, PureCost)
+    # A single day has nothing to correlate: its state may be seized under Laplace noise as well.
+    if pure and (name in ("recurrence", "banded") or (name == "pan-private" and horizon != 1)):
+        raise InvalidInput("correlated noise is Gaussian, and needs delta > 0 or rho; with delta=0 blocks are best.")
+    if name is None and pure:
+        name = "daily" if objective == "windows" or (horizon is not None and horizon <= _PLAIN_DAYS) else "blocks"
+    match name:
+        case "daily":
+            return DAILY
+        case "tree":
+            return Blocks.tree(_ended(horizon))
+        case "blocks":
+            return _blocks(_ended(horizon))
+        case "banded":
+            return _square_root(contribution.apart) if contribution.apart > 1 else Banded(_WINDOWS)
+        case "recurrence":
+            return _recurrence(contribution, horizon, "totals" if objective == "totals" else "balanced")
+        case "pan-private":
+            if horizon == 1:
+                return PanPrivate((1,))
+            kept = Banded(_WINDOWS) if objective == "windows" else _square_root(_SEIZABLE[objective])
+            return PanPrivate(kept.bands[: LONGEST if horizon is None else horizon])
+        case None:
+            return min(_candidates(contribution, horizon, objective), key=_judge(contribution, horizon, objective))
+        case _:
+            names = "'recurrence', 'banded', 'daily', 'blocks', 'tree' or 'pan-private'"
+            raise InvalidInput(f"design is {names}, or left out to be chosen; not {name!r}.")
+
+
+def _candidates(contribution: Contribution, horizon: int | None, objective: Objective) -> list[Design]:
+    windows = objective == "windows"
+    found: list[Filter] = [Banded(_WINDOWS) if windows else _recurrence(contribution, horizon, objective)]
+    if contribution.days > 1 and contribution.apart > 1:
+        found.append(_square_root(contribution.apart))
+    return [DAILY, *(design for design in found if design.limit >= _HEAVY_RECORDS * contribution.step)]
+
+
+def _judge(contribution: Contribution, horizon: int | None, objective: Objective) -> Any:
+    """Return what weighs a design: the logarithm of its mean squared errors, for one unit of μ."""
+    days = min(_JUDGED, LONGEST if horizon is None else horizon)
+
+    def judged(design: Design) -> float:
+        noise = design.sensitivity(contribution, LONGEST if horizon is None else horizon).l2
+        total = 0.0
+        for weight, window in zip(_WEIGHTS[objective], (None, min(7, days), 1), strict=True):
+            if weight:
+                total += weight * math.log(noise**2 * float(np.mean(errors(design, days, window))))
+        return total
+
+    return judged
+
+
+def _recurrence(contribution: Contribution, horizon: int | None, objective: Objective) -> Recurrence:
+    days = LONGEST if horizon is None else horizon
+    table = _TOTALS if objective == "totals" else _BALANCED
+    rates, gains = table[next((known for known in table if days <= known), max(table))]
+    scale, guard = _PRECISION[next(known for known in _PRECISION if days <= known)]
+    # The coarser a unit's own step, the coarser the floors may be, and the larger the counts that fit.
+    coarser = contribution.step.bit_length() - 1
+    guard = max(_LEAST_GUARD, guard - max(0, coarser - (scale - _LEAST_SCALE)))
+    scale = max(_LEAST_SCALE, scale - coarser)
+    shift = _GAIN_BITS - scale - guard
+    held = (gain >> shift if shift > 0 else gain << -shift for gain in gains)
+    return Recurrence(rates, tuple(max(1, gain) for gain in held), scale, guard)
+
+
+def _square_root(bands: int) -> Banded:
+    """Return the first bands of the square root of the sums, (1 − z)^−½."""
+    exact, found = 1.0, []
+    for band in range(min(bands, _BAND_SCALE)):
+        found.append(max(1, round(_BAND_SCALE * exact)))
+        exact *= (2 * band + 1) / (2 * band + 2)
+    return Banded(tuple(found))
+
+
+def _blocks(days: int) -> Blocks:
+    if days < _TWO_LEVELS:
+        size = max(2, round(math.sqrt(days)))
+        return Blocks((1, size) if size <= days else (1,))
+    size = int(days ** (1 / 3))
+    return Blocks((1, size, size * (size + 1)))
+
+
+def _ended(horizon: int | None) -> int:
+    if horizon is None:
+        raise InvalidInput("blocks of days need an end: say days=, or a budget with delta > 0 or rho.")
+    return horizon

@@ -16,16 +16,18 @@ from dpsketch import lazy
 
 if TYPE_CHECKING:
     from dpsketch.laws.shares import Share
-    from dpsketch.sketches.countsketch.continual import ContinualCountSketch, PanPrivateCountSketch
-    from dpsketch.sketches.countsketch.parties import merge_releases
     from dpsketch.sketches.countsketch.private import Estimator, PrivateCountSketch
-    from dpsketch.sketches.countsketch.sketch import CountSketch
+    from dpsketch.sketches.countsketch.sketch import (
+        ContinualCountSketch,
+        CountSketch,
+        PanPrivateCountSketch,
+        merge_releases,
+    )
     from dpsketch.sketches.countsketch.spec import CountSketchSpec
 else:
     __getattr__ = lazy.names(
-        __name__, continual="ContinualCountSketch PanPrivateCountSketch",
-        parties="Share merge_releases", private="Estimator PrivateCountSketch",
-        sketch="CountSketch", spec="CountSketchSpec",
+        __name__, private="Estimator PrivateCountSketch", spec="CountSketchSpec",
+        sketch="ContinualCountSketch CountSketch PanPrivateCountSketch Share merge_releases",
     )  # fmt: skip
 
 __all__ = [

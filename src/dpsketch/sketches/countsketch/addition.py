@@ -16,8 +16,6 @@ from dpsketch.core.contributions import Cells
 from dpsketch.errors import CounterOverflow
 from dpsketch.hashing import hash_array
 
-__all__ = ["SHORT", "add_batch", "add_column", "largest_size", "spread", "sum_of_tables"]
-
 _SMALLEST_PART = 1 << 18
 SHORT = 1 << 14  # keys that are hashed all at once
 _PIECE = 1 << 18  # keys that are hashed before they are added; eight for each of a row's counters, if that is more

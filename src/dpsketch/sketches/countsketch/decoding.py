@@ -1,4 +1,4 @@
-"""Joint decoding: estimate many candidate keys together, so that they stop hiding each other.
+"""Decode many candidate keys jointly, so that they stop hiding each other.
 
 A collision is an error only as long as the other key's count is unknown. Given candidates, each cell is cleared of what
 the *other rows* say its keys have: every key sends each of its cells a message, the expectation of its count given its
@@ -12,7 +12,7 @@ out; there, and wherever pseudo-keys do not have less error than on the table as
 estimation. In a narrow table many keys share two cells and more; there intervals are those of plain estimation, widened
 to lie around the value. Where a heavy key shares two of few rows with an absent one, that may take its place for good.
 Cells of their neighbours, which nothing explains, tell; those around them are then asked anew. Candidates that no row
-tells apart are decoded as one key (see ``twins``).
+tells apart are decoded as one key (:class:`~dpsketch.sketches.countsketch.messages.Twins`).
 
 The prior of a count is a mixture of a zero and half-normal laws of all scales (normal ones where counts may be
 negative), whose shares are learned from all keys. It moves the messages that a key sends, and so other keys' readings,
@@ -27,14 +27,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
 
 import numpy as np
 import numpy.typing as npt
 
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.arrays import Floats
-from dpsketch.sketches.countsketch.exchange import (
+from dpsketch.distributions import normal_quantile
+from dpsketch.hashing import fingerprint, row_keys
+from dpsketch.privacy import Budget
+from dpsketch.sketches.countsketch.estimates import (
+    Location,
+    choose_location,
+    error_quantile,
+    half_width,
+    pseudo_cells,
+    root_mean_square,
+)
+from dpsketch.sketches.countsketch.messages import (
     CHUNK,
     LEAST_SCALE,
     ROUND,
@@ -42,14 +53,14 @@ from dpsketch.sketches.countsketch.exchange import (
     Exchange,
     Messages,
     Prior,
+    find_twins,
     places_of,
     read_off,
 )
-from dpsketch.sketches.countsketch.intervals import error_quantile, half_width, normal_quantile
-from dpsketch.sketches.countsketch.location import Location, choose_location, pseudo_cells, root_mean_square
-from dpsketch.sketches.countsketch.twins import find_twins
 
-__all__ = ["LEAST_ROWS", "Decoded", "Shown", "joint_decode"]
+if TYPE_CHECKING:
+    from dpsketch.sketches.countsketch.spec import CountSketchSpec
+
 
 Prints = npt.NDArray[np.uint64]
 
@@ -110,8 +121,6 @@ class Decoded:
         How many candidates each one was decoded together with as one, itself included.
     unknown : numpy.ndarray or float
         How far each may be from its value although the sum of those was read without error.
-    unseen : float
-        How far all counts together may pass the sum of the values although that was read without error.
     """
 
     values: Floats
@@ -127,7 +136,6 @@ class Decoded:
     plain: Decoded | None = None
     alike: Floats | float = 1.0
     unknown: Floats | float = 0.0
-    unseen: float = 0.0
 
     @property
     def error(self) -> float:
@@ -264,10 +272,8 @@ def joint_decode(
         kept, least = better, _SWEEP_GAIN * better.error
         if not exchange.doubt(kept):
             break
-    largest = float(np.abs(counters).max())
-    unseen = 0.0 if twins is None else largest * float(twins.opposed.sum())
     if kept is None:
-        return replace(plain.of_all(prints, row_keys), unseen=unseen)
+        return plain.of_all(prints, row_keys)
     values, errors = exchange.values, exchange.errors
     sent = exchange.kept if resumable else None
     left = (kept.remaining, kept.spreads, kept.freedom, kept.seen, kept.scores)
@@ -276,8 +282,8 @@ def joint_decode(
         return Decoded(values, errors, *left, exchange.scale, sent, kept.prior, narrow)
     alike = twins.alike.astype(np.float64)
     values, errors = values[twins.group] / alike, errors[twins.group]
-    unknown = twins.unknown(values, largest, signed)
-    return Decoded(values, errors, *left, exchange.scale, sent, kept.prior, narrow, alike, unknown, unseen)
+    unknown = twins.unknown(values, float(np.abs(counters).max()), signed)
+    return Decoded(values, errors, *left, exchange.scale, sent, kept.prior, narrow, alike, unknown)
 
 
 def _settled(exchange: Exchange, least: float, progress: Callable[[int, int], None] | None) -> Attempt | None:
@@ -304,3 +310,51 @@ def _plain(counters: Floats, noise_scale: float, signed: bool) -> Decoded:
     empty = np.empty(0)
     prior = Prior.of(counters, noise_scale, signed)
     return Decoded(empty, empty, counters, empty, location, seen, empty, noise_scale, None, prior)
+
+
+@dataclass(frozen=True, slots=True)
+class CountPrediction:
+    """What estimates from a release are expected to be worth.
+
+    Attributes
+    ----------
+    error : float
+        Root mean square error of :meth:`~dpsketch.PrivateCountSketch.estimate`.
+    half_width : float
+        Half-width of its 95% intervals.
+    decoded_error : float
+        Root mean square error of :meth:`~dpsketch.PrivateCountSketch.decode` over all keys.
+    noise_scale : float
+        Standard deviation of the noise in one counter.
+    memory : int
+        Bytes of the table while it counts.
+    """
+
+    error: float
+    half_width: float
+    decoded_error: float
+    noise_scale: float
+    memory: int
+
+
+def rehearse(spec: CountSketchSpec, counts: npt.NDArray[np.float64], budget: Budget) -> CountPrediction:
+    """Build the table that the guessed counts would make, add noise of the very law, and read the errors off it.
+
+    Which keys have which counts does not matter to the law of the errors, so the guess needs none.
+    """
+    noise = spec.laws(budget)[0].noise
+    keys = row_keys(spec.seed, spec.rows)
+    prints = fingerprint(np.arange(len(counts))).fingerprints
+    units = np.rint(counts / spec.grid).astype(np.int64)
+    table = noise.sample(spec.rows * spec.width).reshape(spec.rows, spec.width)
+    kernels.add_weighted(table, prints, keys, units)
+    scale = math.sqrt(noise.variance)
+    location = choose_location(table, scale)
+    decoded = joint_decode(table, prints, keys, scale)
+    return CountPrediction(
+        error=spec.grid * root_mean_square(location(pseudo_cells(table))),
+        half_width=spec.grid * half_width(table, location, 0.95),
+        decoded_error=spec.grid * root_mean_square(decoded.shown("limited") - units),
+        noise_scale=spec.grid * scale,
+        memory=spec.memory,
+    )

@@ -24,24 +24,25 @@ from dpsketch.laws.streams import Published
 from dpsketch.noise import Noise
 from dpsketch.numbers import probability, whole_number
 from dpsketch.release import KeyedRelease, SketchRelease
-from dpsketch.results import Estimate, Estimates
-from dpsketch.sketches.continual.decoding import are_finite
-from dpsketch.sketches.continual.windows import Stretch, combined
+from dpsketch.results import Estimates
+from dpsketch.sketches.continual.windows import Stretch, are_finite, combined
 from dpsketch.sketches.countsketch.addition import sum_of_tables
 from dpsketch.sketches.countsketch.decoding import Shown, joint_decode
-from dpsketch.sketches.countsketch.intervals import half_width
-from dpsketch.sketches.countsketch.linear import fourth_cumulant, inner_product, second_moment
-from dpsketch.sketches.countsketch.location import MEAN, MEDIAN, Location, choose_location
+from dpsketch.sketches.countsketch.estimates import (
+    MEAN,
+    MEDIAN,
+    Location,
+    choose_location,
+    half_width,
+)
 from dpsketch.sketches.countsketch.spec import COUNTERS, CountSketchSpec
 from dpsketch.sketches.specs import fingerprint_of, refuse_mismatch
-from dpsketch.sketches.weights import real_numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from dpsketch.sketches.continual.windows import Window
 
-__all__ = ["Combined", "Estimator", "PrivateCountSketch"]
 
 Estimator = Literal["robust", "median", "mean"]
 
@@ -151,7 +152,7 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
     @property
     def table(self) -> npt.NDArray[Any]:
         """The released counters, rows × width, in steps of :attr:`step`: integers, or real numbers of a stream."""
-        return cast(npt.NDArray[Any], self.drawn.table(COUNTERS))
+        return cast("npt.NDArray[Any]", self.drawn.table(COUNTERS))
 
     @property
     def step(self) -> float:
@@ -183,12 +184,12 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
     def party(self) -> str | None:
         """The party's number or random name, where this is one of several shares."""
         party: Any = self._part.arrays.get("party", [None])
-        return cast(str | None, party[0])
+        return cast("str | None", party[0])
 
     @property
     def partials(self) -> tuple[str, ...]:
         """Public names of the partials in a share: two shares that have one in common hold the same records."""
-        return tuple(cast(list[str], self._part.arrays.get("partials", [])))
+        return tuple(cast("list[str]", self._part.arrays.get("partials", [])))
 
     @property
     def noise_scale(self) -> float:
@@ -198,12 +199,6 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
     @property
     def _noise_variance(self) -> float:
         return sum(law.variance for law in self.noise) + sum(each.variance for each in self.stretches)
-
-    @property
-    def _fourth_cumulant(self) -> float:
-        drawn = sum(fourth_cumulant(law) for law in self.noise)
-        streams = ((each.draws * fourth_cumulant(each.law), each.weights) for each in self.stretches)
-        return drawn + sum(cumulant * float(np.sum(weights**4)) for cumulant, weights in streams)
 
     def __repr__(self) -> str:
         shape = f"{self.spec.rows}×{self.spec.width}"
@@ -223,7 +218,7 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
             after bounding (:attr:`Estimates.counts <dpsketch.Estimates>`).
         estimator : {"robust", "median", "mean"}
             "robust": the location estimate, with the known noise scale, that suits this table best (see
-            :mod:`~dpsketch.sketches.countsketch.location`). "median": the paper's. "mean": unbiased, and best where no
+            :mod:`~dpsketch.sketches.countsketch.estimates`). "median": the paper's. "mean": unbiased, and best where no
             heavy key collides.
 
         Accuracy
@@ -307,45 +302,6 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
         low, high = np.minimum(shown, decoded.values - half), np.maximum(shown, decoded.values + half)
         values, low, high = (self.step * side[places] for side in (shown, low, high))
         return Estimates(asked, values, low, high, confidence, self.counts)
-
-    def inner_product(self, keys: Any, values: Any, *, confidence: float = 0.95) -> Estimate:
-        """Estimate Σ value·count over keys with public values, such as the total of a set of keys (values 1).
-
-        Accuracy
-        --------
-        Unbiased over the hash functions. A table of one row with at most 1/(1 − ``confidence``) counters says how large
-        the answer may be for one key alone; for several the interval has no ends.
-        """
-        confidence = probability("confidence", confidence)
-        _, prints = self._fingerprints(keys)
-        weights = real_numbers("values", values, len(prints))
-        distinct, places = np.unique(prints, return_inverse=True)
-        found = inner_product(
-            self.table,
-            distinct,
-            np.bincount(places, weights=weights, minlength=len(distinct)).astype(np.float64),
-            row_keys(self.spec.seed, self.spec.rows),
-            noise_variance=self._noise_variance,
-            confidence=confidence,
-        )
-        return _scaled(found, self.step)
-
-    def second_moment(self, *, confidence: float = 0.95) -> Estimate:
-        """Estimate F₂, the sum of all squared counts, listed keys or not.
-
-        Accuracy
-        --------
-        Unbiased over the hash functions. In a table of one row the interval is Chebyshev's, and of at most
-        2/(1 − ``confidence``) counters it has no upper end: a few large keys may have cancelled one another.
-        """
-        confidence = probability("confidence", confidence)
-        found = second_moment(
-            self.table,
-            noise_variance=self._noise_variance,
-            fourth_cumulant=self._fourth_cumulant,
-            confidence=confidence,
-        )
-        return _scaled(found, self.step**2)
 
     def plot(self, *, candidates: Any = None, n: int = 20) -> Figure:
         """Draw the ``n`` largest of the candidates with their intervals or, without candidates, the counters."""
@@ -471,7 +427,7 @@ class PrivateCountSketch(KeyedRelease, SketchRelease):
     def _as_combined(self) -> Combined:
         if isinstance(self.law, Combined):
             return self.law
-        return Combined((cast(Law, self.law),), self._digests(), (), False)
+        return Combined((cast("Law", self.law),), self._digests(), (), False)
 
     def _digests(self) -> tuple[str, ...]:
         """Return digests of the releases that were drawn as one and are in this; of streams, stretches tell."""
@@ -489,7 +445,3 @@ def _stretched(stretches: Iterable[Stretch]) -> dict[str, Array]:
     for i, each in enumerate(stretches):
         found |= {f"weights{i}": each.weights, f"marks{i}": each.marks}
     return found
-
-
-def _scaled(found: Estimate, factor: float) -> Estimate:
-    return Estimate(factor * found.value, factor * found.low, factor * found.high, found.confidence)

@@ -13,8 +13,7 @@ rehash are subtracted; classes are compared by kernel sums, so that no class siz
 """
 
 from dpsketch.sketches.density.classifier import DensityClassifier
-from dpsketch.sketches.density.private import Curve, DensityEstimator, DensityGrid, PrivateDensity
-from dpsketch.sketches.density.sketch import DensitySketch
+from dpsketch.sketches.density.sketch import Curve, DensityEstimator, DensityGrid, DensitySketch, PrivateDensity
 from dpsketch.sketches.density.spec import DensitySpec, best_rows, default_width
 
 __all__ = [

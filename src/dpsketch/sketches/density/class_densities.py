@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,45 +26,25 @@ import numpy.typing as npt
 from dpsketch.arrays import Floats, Integers
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Drawn
-from dpsketch.core.laws import Additive, Law
+from dpsketch.core.laws import Additive, ClassCounters, Law
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.kernels import Angular, Kernel, named
-from dpsketch.laws.additive import ClassCounters
 from dpsketch.laws.calibration import additive
 from dpsketch.noise import Noise
 from dpsketch.numbers import hold_real
 from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.density.class_spec import Labels, check_labels, scaled_between
-from dpsketch.sketches.density.functions import row_functions
-from dpsketch.sketches.density.points import VectorBatch
-from dpsketch.sketches.density.private import PrivateDensity
-from dpsketch.sketches.density.sketch import DensitySketch
+from dpsketch.sketches.density.functions import Bounds, row_functions
+from dpsketch.sketches.density.sketch import DensitySketch, PrivateDensity
 from dpsketch.sketches.density.spec import (
     COUNTERS,
-    Bounds,
     DensitySpec,
     default_width,
     read_bounds,
     share_of_budget,
 )
 from dpsketch.sketches.specs import Spec
-
-if TYPE_CHECKING:
-    pass
-
-__all__ = [
-    "CENTRE",
-    "ClassCounters",
-    "ClassDensitySpec",
-    "PrivateClassDensities",
-    "centre_table",
-    "centre_vector",
-    "class_kernel",
-    "class_tables",
-    "density_of_a_class",
-    "private_centre",
-]
 
 CENTRE = "centre"
 
@@ -182,7 +162,7 @@ def class_tables(spec: ClassDensitySpec, scaled: Floats, codes: npt.NDArray[np.i
     """Yield the exact counters of each class, of scaled points less a centre. Sensitive."""
     for code in range(len(spec.labels)):
         sketch = DensitySketch.from_spec(spec.density)
-        sketch._add_bounded(VectorBatch(scaled[codes == code], None, 0))
+        sketch._add_bounded(scaled[codes == code])
         yield sketch._arrays[COUNTERS]
 
 
@@ -250,11 +230,11 @@ class PrivateClassDensities:
         if not isinstance(self.spec.density.kernel, Angular):
             return np.stack([density.estimate(scaled).value for density in self.densities], axis=1)
         functions = row_functions(self.spec.density.kernel, self.spec.density.rows, self.spec.density.seed)
-        tables, batch = self.drawn.table(COUNTERS), VectorBatch(scaled, None, 0)
+        tables = self.drawn.table(COUNTERS)
         if self.spec.density.features == "signs":  # ±1 in one cell is ±½ in either of two
             both: Any = np.concatenate([-tables, tables], axis=2)
-            return functions.smoothed_sums(batch, both, self.spec.smoothing) / 2
-        return np.asarray(functions.smoothed_sums(batch, tables, self.spec.smoothing) - tables.mean(axis=(1, 2)))
+            return functions.smoothed_sums(scaled, both, self.spec.smoothing) / 2
+        return np.asarray(functions.smoothed_sums(scaled, tables, self.spec.smoothing) - tables.mean(axis=(1, 2)))
 
     def scores(self, points: Floats) -> Floats:
         """Return kernel sums; angular ones as they would be if all classes were of one length, the mean of theirs."""

@@ -1,4 +1,4 @@
-"""What was released of classes by the sums of their vectors, and a score that noise and size do not sway.
+"""Sum vectors by class, release the sums, and score points by them whatever the sizes and the noise of classes.
 
 *Score.* With N the noisy sum of a class in d coordinates, each with noise of variance σ², ‖N‖² is ‖true‖² + dσ² on
 average, with a deviation of σ²√(2d) where there is nothing but noise. The score z·N/√(max(‖N‖² − dσ², 0) + 2σ²√(2d)) is
@@ -22,44 +22,42 @@ depend on those it is read with.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsketch._compiled.vectors import residuals
+from dpsketch._compiled.vectors import add_rows, residuals
 from dpsketch.arrays import Floats, Integers
+from dpsketch.bounding import CountedUsers
+from dpsketch.core.account import Account
 from dpsketch.core.codec import stored
-from dpsketch.core.drawn import Derived, Drawn
+from dpsketch.core.drawn import Derived, Drawn, Part
 from dpsketch.core.laws import Additive, Arrays, Law, are_integers
+from dpsketch.core.permit import Permit
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.numbers import hold_real
+from dpsketch.privacy import Budget, Unit
 from dpsketch.sketches.density.class_spec import (
     COARSE,
     DIAGONAL,
     MOMENTS,
     RESIDUAL,
     SIZES,
+    STEPS,
     SUMS,
     WAVES,
     ClassSpec,
+    EmbeddingMap,
+    Waves,
     triangle_weights,
 )
-from dpsketch.sketches.density.class_waves import Waves
-from dpsketch.sketches.density.embedding import STEPS, EmbeddingMap
-
-__all__ = [
-    "CORRECTIONS",
-    "MAP",
-    "Corrections",
-    "PrivateClassSums",
-    "PublicMap",
-    "class_directions",
-    "fitting_step",
-    "residual_sums",
-]
+from dpsketch.sketches.density.points import VectorBatch
+from dpsketch.sketches.density.sketch import bounded_points
+from dpsketch.sketches.sketch import Sketch
+from dpsketch.sketches.weights import checked_total
 
 Codes = npt.NDArray[np.intp]
 
@@ -182,19 +180,9 @@ class PrivateClassSums:
         return moments + np.triu(moments, 1).T
 
     @property
-    def moment_deviation(self) -> float:
-        """Their noise, on the diagonal."""
-        return self._deviation(MOMENTS, DIAGONAL * COARSE**2)
-
-    @property
     def sizes(self) -> Integers | None:
         """The noisy sizes of the classes, if they were released."""
         return self._table(SIZES)
-
-    @property
-    def size_deviation(self) -> float:
-        """The noise of a size."""
-        return self._deviation(SIZES, 1)
 
     @property
     def waves(self) -> Waves | None:
@@ -205,11 +193,6 @@ class PrivateClassSums:
     def wave_sums(self) -> Integers | None:
         """Noisy sums of waves, classes × features, if they were released."""
         return self._table(WAVES)
-
-    @property
-    def wave_deviation(self) -> float:
-        """Their noise, beside waves of length 1."""
-        return 0.0 if self.waves is None else self._deviation(WAVES, self.waves.steps)
 
     @property
     def corrections(self) -> Integers | None:
@@ -245,7 +228,7 @@ class PrivateClassSums:
             return found
         lengths = np.linalg.norm(measured, axis=1, keepdims=True)
         cosines = found / np.where(lengths > 0, lengths, 1.0)
-        near = self.waves.cosines(vectors, self.wave_sums, self.wave_deviation)
+        near = self.waves.cosines(vectors, self.wave_sums, self._deviation(WAVES, self.waves.steps))
         return np.asarray((cosines + _WAVES_WEIGHT * near) / (1 + _WAVES_WEIGHT))
 
     def probabilities(self, points: Floats) -> Floats:
@@ -262,11 +245,11 @@ class PrivateClassSums:
         if self.moments is None or self.sizes is None:
             raise AssertionError("no second moments were released")
         dim, sums = self.shape.kept, self.sums / STEPS
-        sizes = np.maximum(self.sizes, 2 * self.size_deviation)
+        sizes = np.maximum(self.sizes, 2 * self._deviation(SIZES, 1))
         within = self.moments - (sums.T / sizes) @ sums + self.deviation**2 * np.sum(1 / sizes) * np.eye(dim)
         variances, axes = np.linalg.eigh(within)
         least = (
-            _LEAST_NOISE * self.moment_deviation * math.sqrt(2 * dim)
+            _LEAST_NOISE * self._deviation(MOMENTS, DIAGONAL * COARSE**2) * math.sqrt(2 * dim)
             + _LEAST_VARIANCE * max(1.0, float(np.sum(sizes))) / dim
         )
         return np.maximum(variances, least), axes
@@ -325,3 +308,100 @@ def _length_weights(sums: Floats, noise: Floats) -> Floats:
     squares = np.maximum(np.mean(sums**2, axis=0) - noise, noise * math.sqrt(2 / len(sums)))
     weights = np.sqrt(squares / (squares + noise))
     return np.asarray(weights * (np.sum(squares) / np.sum(weights * squares)))
+
+
+class ClassPartial(Sketch[ClassSpec, PrivateClassSums]):
+    """Hold sums of vectors by class, of some of the records, for a classifier. Sensitive."""
+
+    kind: ClassVar[str] = "classes"
+    spec_type: ClassVar[Any] = ClassSpec
+
+    _shape: EmbeddingMap
+
+    @classmethod
+    def measuring(cls, spec: ClassSpec, shape: EmbeddingMap) -> Self:
+        """Start an empty partial, of which the spec has the map's sizes and digest only."""
+        sketch = cls.from_spec(spec)
+        sketch._shape = shape
+        return sketch
+
+    def _start(self, spec: ClassSpec) -> None:
+        super()._start(spec)
+        self.caveat: str | None = None  # what a guarantee has to say of the list of classes
+
+    def count(self, points: Floats, codes: Codes, users: Any = None) -> Codes:
+        """Add records by their points and classes. Return which of them count: a later pass reads the same."""
+        chosen, counted = chosen_records(self._spec.unit, self._spec.seed, points, codes, users, self._counted)
+        mass = checked_total(self._mass, self._spec.steps, 1, len(chosen))
+        vectors = self._spec.vectors(points[chosen])
+        self._begin_change()
+        self._counted, self._mass = counted, mass
+        self._add_vectors(vectors, codes[chosen])
+        return chosen
+
+    def _add_vectors(self, points: Floats, codes: Codes) -> None:
+        tables, waves = self._arrays, self._spec.extras.waves
+        for chosen, vectors in self._shape.chunks(points):
+            add_rows(tables[SUMS], codes[chosen], vectors)
+            if waves is not None and WAVES in tables:
+                waves.add(tables[WAVES], codes[chosen], vectors / STEPS)
+        if MOMENTS in tables:
+            triangle, weights = triangle_weights(self._shape.kept)
+            tables[MOMENTS] += weights * _second_moments(self._shape, points)[triangle]
+            tables[SIZES] += np.bincount(codes, minlength=len(tables[SIZES]))
+
+    def _absorb(self, other: Self) -> None:
+        super()._absorb(other)
+        self.caveat = self.caveat or other.caveat
+
+    def publish(self, budget: Budget, account: Account, again: tuple[Floats, Codes] | None = None) -> PrivateClassSums:
+        """Charge the budget, draw what may be published, and return it.
+
+        ``again`` are the points and classes of all records that count, for later passes.
+        """
+        spec = self._spec
+        if again is None and spec.extras.passes > 1:
+            raise InvalidInput("passes= goes with fit(), which has all records at once; nothing was charged.")
+        note = f"density classifier, linear in {spec.measured.kept} dimensions"
+        permit = Permit.pay(spec, spec.laws(budget), budget, account, note=note)
+        arrays = {law.name: permit.draw(law, self._arrays) for law in permit.laws if law.name in self._arrays}
+        later = tuple(law for law in permit.laws if law.name not in arrays and isinstance(law, Additive))
+        parts: dict[str, Part] = {}
+        if again is not None and later:
+            vectors, codes = spec.vectors(again[0]), again[1]
+            first = next(law for law in permit.laws if isinstance(law, Additive))
+            sums, deviation = cast("Integers", arrays[SUMS]["table"]), math.sqrt(first.noise.variance) / STEPS
+            step, total = fitting_step(sums, deviation), None
+            for law in later:
+                directions = class_directions(sums, deviation, total, step)
+                arrays[law.name] = permit.draw(law, {law.name: residual_sums(self._shape, vectors, codes, directions)})
+                noisy = cast("Integers", arrays[law.name]["table"])
+                total = noisy if total is None else total + noisy
+            parts[CORRECTIONS] = Part(Corrections(later, step), {"table": cast("Integers", total)})
+        if self._shape.mean is not None and self._shape.directions is not None:
+            parts[MAP] = Part(PublicMap(), {"mean": self._shape.mean, "directions": self._shape.directions})
+        drawn = permit.drawn(caveat=self.caveat)
+        own = {name: part for name, part in drawn.parts.items() if name in self._arrays}
+        return PrivateClassSums(spec, replace(drawn, parts=own | parts))
+
+
+def chosen_records(
+    unit: Unit, seed: int, points: Floats, codes: Codes, users: Any, counted: CountedUsers
+) -> tuple[Codes, CountedUsers]:
+    """Choose the records that count, a user's being bounded over all classes together; and whom was counted after."""
+    if unit.level == "record":
+        if users is not None:
+            raise InvalidInput("this classifier protects records: users= goes with unit=dps.per_user(max_keys=…).")
+        return np.arange(len(points)), counted
+    keys = VectorBatch(np.column_stack([points, codes]), None, 0).keys()
+    chosen, _, counted, _ = bounded_points(unit, seed, keys, users, counted, False)
+    return chosen, counted
+
+
+def _second_moments(shape: EmbeddingMap, points: Floats) -> Integers:
+    """Return Σ q qᵀ of vectors in coarse steps. Products of a chunk are exact in doubles."""
+    total = np.zeros((shape.kept, shape.kept), np.int64)
+    for start in range(0, len(points), 1 << 13):
+        coarse = shape.integers(points[start : start + (1 << 13)], COARSE).astype(np.float64)
+        total += (coarse.T @ coarse).astype(np.int64)
+    return total

@@ -1,4 +1,4 @@
-"""A private classifier with scikit-learn's conventions: one sum or density a class, released together.
+"""Classify points privately with scikit-learn's conventions: one sum or density a class, released together.
 
 Scikit-learn is loaded when the classifier is fitted or asked, to check its input; it need not be there otherwise. The
 class derives from nothing of it, so that ``import dpsketch`` stays quick.
@@ -6,6 +6,8 @@ class derives from nothing of it, so that ``import dpsketch`` stays quick.
 
 from __future__ import annotations
 
+import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
@@ -20,7 +22,7 @@ from dpsketch.bounding import CountedUsers
 from dpsketch.core.account import Account
 from dpsketch.core.drawn import read_release, release_document
 from dpsketch.core.permit import Permit
-from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.errors import DpsketchError, FileRefused, InvalidInput
 from dpsketch.kernels import Angular
 from dpsketch.privacy import Budget, Guarantee, PureCost, Unit, per_record
 from dpsketch.sketches.density.class_densities import (
@@ -33,20 +35,101 @@ from dpsketch.sketches.density.class_densities import (
     density_of_a_class,
     private_centre,
 )
-from dpsketch.sketches.density.class_partial import ClassPartial, chosen_records
-from dpsketch.sketches.density.class_spec import ClassSpec, Extras, fitting_extras, fitting_passes, passes_of
-from dpsketch.sketches.density.class_sums import PrivateClassSums
-from dpsketch.sketches.density.embedding import embedding_map
-from dpsketch.sketches.density.estimator import ScikitEstimator, checked, scikit_learn
+from dpsketch.sketches.density.class_spec import (
+    ClassSpec,
+    Extras,
+    embedding_map,
+    fitting_extras,
+    fitting_passes,
+    passes_of,
+)
+from dpsketch.sketches.density.class_sums import ClassPartial, PrivateClassSums, chosen_records
 from dpsketch.sketches.density.points import fixed_vectors
-from dpsketch.sketches.density.private import PrivateDensity
-from dpsketch.sketches.density.spec import DEFAULT_SEED
-from dpsketch.sketches.specs import fingerprint_of, refuse_choice
+from dpsketch.sketches.density.sketch import PrivateDensity
+from dpsketch.sketches.specs import DEFAULT_SEED, fingerprint_of, refuse_choice
 
 if TYPE_CHECKING:
     from dpsketch.ledger import Charge, Ledger
 
-__all__ = ["READ_FROM_RECORDS", "DensityClassifier"]
+
+# What stands in such a message of scikit-learn, and what is said instead.
+_QUOTING = {
+    "could not convert": "a feature is not a number: X must be numeric, text is not.",
+    "inconsistent numbers of samples": "X and y must have one label a record: found inconsistent numbers of samples.",
+    "Complex data not supported": "Complex data not supported: X must hold real numbers.",
+    "Expected 2D array": "Expected 2D array. Reshape your data: X has one row a record, one column a feature.",
+    "should be a 1d array": "y should be a 1d array: one label a record.",
+}
+
+
+class ScikitEstimator(ABC):
+    """What a classifier is asked by scikit-learn's tools: its parameters, its score and its tags."""
+
+    @abstractmethod
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the class of each point."""
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the share of points that are classified as ``y`` says."""
+        return float(np.mean(self.predict(X) == np.asarray(y)))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters by name."""
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise InvalidInput(f"a {type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}.")
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        utils = scikit_learn()
+        return utils.Tags(
+            estimator_type="classifier",
+            target_tags=utils.TargetTags(required=True),
+            classifier_tags=utils.ClassifierTags(),
+            input_tags=utils.InputTags(),
+            non_deterministic=True,
+        )
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self)).parameters
+        given = [
+            f"{name}={value!r}" for name, value in self.get_params().items() if value is not defaults[name].default
+        ]
+        return f"{type(self).__name__}({', '.join(given)})"
+
+
+def checked(check: Callable[[], Any]) -> Any:
+    """Run scikit-learn's checks; some of its messages quote records, or say how many there are."""
+    quoted = ""
+    try:
+        return check()
+    except ValueError as error:
+        said = [words for part, words in _QUOTING.items() if part in str(error)]
+        if not said:
+            raise
+        quoted = said[0]
+    raise InvalidInput(quoted)
+
+
+def scikit_learn() -> Any:
+    """Return scikit-learn's checks, or say how to install them."""
+    try:
+        import sklearn.utils.multiclass
+        import sklearn.utils.validation
+    except ModuleNotFoundError:
+        missing = True
+    else:
+        missing = False
+    if missing:
+        raise DpsketchError("a DensityClassifier checks its input with scikit-learn: pip install 'dpsketch[learn]'.")
+    return sklearn.utils
+
 
 READ_FROM_RECORDS = "The list of labels was read from the records, and stated to be public knowledge."
 
@@ -211,9 +294,9 @@ class DensityClassifier(ScikitEstimator):
         budget = Budget(self.epsilon, self.delta, self.rho)
         if self._linear:
             held = self._started(X.shape[1], labels, caveat)
-            chosen = held.update(X, codes, users)
+            chosen = held.count(X, codes, users)
             account = held._account(self.ledger, self.dataset, self.part)
-            return self._keep(held.release(budget, account, (X[chosen], codes[chosen])), seen)
+            return self._keep(held.publish(budget, account, (X[chosen], codes[chosen])), seen)
         if passes_of(self.passes) > 1:
             raise InvalidInput("passes= goes with the linear kernel, whose sums can be corrected.")
         kernel = class_kernel(self.kernel, X.shape[1], self.power, self.bandwidth)
@@ -230,7 +313,7 @@ class DensityClassifier(ScikitEstimator):
         centre = np.zeros(spec.dim) if spec.centre is None else np.array(spec.centre)
         for law in private:
             found = permit.draw(law, {CENTRE: centre_vector(scaled)})
-            centre = private_centre(cast(Integers, found["table"]), law.noise)
+            centre = private_centre(cast("Integers", found["table"]), law.noise)
         permit.draw(counters, class_tables(spec, scaled - centre, codes))
         return self._keep(PrivateClassDensities(spec, permit.drawn(caveat=caveat)), seen)
 
@@ -271,7 +354,7 @@ class DensityClassifier(ScikitEstimator):
         if held is None:
             labels, caveat = _public_labels(self.classes, y) if classes is None else (_listed(classes), None)
             held = self._started(X.shape[1], labels, caveat)
-        held.update(X, _codes_of(np.array(held.spec.labels), y), users)
+        held.count(X, _codes_of(np.array(held.spec.labels), y), users)
         # What an earlier fit released keeps its own number of features.
         shown = {} if self.__sklearn_is_fitted__() else seen
         vars(self).update({"_partial": held, "_partial_seen": seen, **shown})
@@ -292,7 +375,7 @@ class DensityClassifier(ScikitEstimator):
         if held is None:
             raise InvalidInput("there is nothing to release: partial_fit() counts, and fit() counts and releases.")
         account = held._account(self.ledger, self.dataset, self.part)
-        self._keep(held.release(Budget(self.epsilon, self.delta, self.rho), account), vars(self)["_partial_seen"])
+        self._keep(held.publish(Budget(self.epsilon, self.delta, self.rho), account), vars(self)["_partial_seen"])
         del vars(self)["_partial"], vars(self)["_partial_seen"]
         return self
 
@@ -367,17 +450,17 @@ class DensityClassifier(ScikitEstimator):
     @property
     def sums_(self) -> PrivateClassSums:
         """The release of all classes, for the linear kernel; None for others."""
-        return cast(PrivateClassSums, self._fitted if isinstance(self._fitted, PrivateClassSums) else None)
+        return cast("PrivateClassSums", self._fitted if isinstance(self._fitted, PrivateClassSums) else None)
 
     @property
     def densities_(self) -> list[PrivateDensity]:
         """The release of each class; None for the linear kernel."""
-        return cast(list[PrivateDensity], getattr(self._fitted, "densities", None))
+        return cast("list[PrivateDensity]", getattr(self._fitted, "densities", None))
 
     @property
     def centre_(self) -> Floats:
         """From where directions are taken, after scaling; None for the linear kernel."""
-        return cast(Floats, getattr(self._fitted, "centre", None))
+        return cast("Floats", getattr(self._fitted, "centre", None))
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_released" in vars(self)

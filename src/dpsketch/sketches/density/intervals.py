@@ -27,8 +27,6 @@ import numpy.typing as npt
 from dpsketch.arrays import Floats
 from dpsketch.noise import DiscreteLaplace, Noise
 
-__all__ = ["Spread", "limits", "mean_of_rows", "median_of_means", "noise_quantile", "summed_quantile"]
-
 Cells = npt.NDArray[Any]  # integers, or real numbers
 
 # Points of the grid on which the law of a sum of noise is computed, and its reach in standard deviations.

@@ -1,4 +1,4 @@
-"""Points and sets as they come: arrays, Arrow, frames, lists; checked once, then plain arrays for the kernels.
+"""Read points as they come (arrays, Arrow, frames, lists) and check them once; kernels then get plain arrays.
 
 A record with a missing coordinate (null, NaN or infinite) is left out and counted: whether to keep a record depends on
 that record alone. No message carries a coordinate.
@@ -16,11 +16,8 @@ import pyarrow as pa
 
 from dpsketch.arrays import Floats
 from dpsketch.bounding import point_fingerprints
-from dpsketch.columns import has_schema
 from dpsketch.errors import InvalidInput
-from dpsketch.hashing import KeyBatch, KeyType, fingerprint
-
-__all__ = ["SetBatch", "VectorBatch", "column_vectors", "fixed_vectors", "read_sets", "read_vectors"]
+from dpsketch.hashing import KeyBatch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,51 +31,10 @@ class VectorBatch:
     kept: npt.NDArray[np.bool_] | None = field(repr=False)
     skipped: int = field(repr=False)
 
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def take(self, indices: npt.NDArray[np.intp]) -> VectorBatch:
-        """Return some of the points."""
-        return VectorBatch(self.values[indices], None, 0)
-
     def keys(self) -> KeyBatch:
         """Return the points as keys, by which a user's points are bounded."""
         prints = point_fingerprints(list(self.values.T)).fingerprints
         return KeyBatch(prints, "text", self.kept, self.skipped)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SetBatch:
-    """Sets as the fingerprints of their items, one set after the other."""
-
-    items: npt.NDArray[np.uint64] = field(repr=False)
-    starts: npt.NDArray[np.int64] = field(repr=False)
-    key_type: KeyType | None
-    kept: npt.NDArray[np.bool_] | None = field(repr=False)
-    skipped: int = field(repr=False)
-    declared: KeyType | None = field(default=None, repr=False)
-
-    def __len__(self) -> int:
-        return len(self.starts) - 1
-
-    def take(self, indices: npt.NDArray[np.intp]) -> SetBatch:
-        """Return some of the sets."""
-        sizes = np.diff(self.starts)[indices]
-        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        places = np.arange(starts[-1]) + np.repeat(self.starts[:-1][indices] - starts[:-1], sizes)
-        return SetBatch(self.items[places], starts, self.key_type, None, 0)
-
-    def keys(self) -> KeyBatch:
-        """Return the sets as keys, by which a user's sets are bounded: equal sets are equal keys."""
-        owners = np.repeat(np.arange(len(self)), np.diff(self.starts))
-        order = np.lexsort((self.items, owners))
-        items, owners = self.items[order], owners[order]
-        new = np.ones(len(items), np.bool_)
-        new[1:] = (items[1:] != items[:-1]) | (owners[1:] != owners[:-1])
-        ends = 8 * np.append(0, np.cumsum(np.bincount(owners[new], minlength=len(self)))).astype(np.int64)
-        data = np.ascontiguousarray(items[new], "<u8")
-        column = pa.Array.from_buffers(pa.large_binary(), len(self), [None, pa.py_buffer(ends), pa.py_buffer(data)])
-        return KeyBatch(fingerprint(column).fingerprints, "text", self.kept, self.skipped)
 
 
 def read_vectors(points: Any, dim: int, columns: tuple[str, ...] | None) -> VectorBatch:
@@ -110,24 +66,6 @@ def read_vectors(points: Any, dim: int, columns: tuple[str, ...] | None) -> Vect
     if complete.all():
         return VectorBatch(np.ascontiguousarray(values), None, 0)
     return VectorBatch(np.ascontiguousarray(values[complete]), complete, int(np.count_nonzero(~complete)))
-
-
-def read_sets(sets: Any, key_type: KeyType | None) -> SetBatch:
-    """Read sets of integers or of text: a list of sets or lists, or an Arrow, pandas or polars column of lists.
-
-    A null set is left out and counted, a null item is ignored.
-    """
-    column = _list_column(sets)
-    kept: npt.NDArray[np.bool_] = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
-    sizes = np.asarray(column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)[kept]
-    # Items of null sets, and of sets outside a slice, are not among those that flatten() returns.
-    batch = fingerprint(column.flatten(), key_type)
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    if batch.kept is not None:
-        starts = np.concatenate([[0], np.cumsum(batch.kept)]).astype(np.int64)[starts]
-    skipped = int(np.count_nonzero(~kept))
-    declared = batch.declared if has_schema(sets) else None
-    return SetBatch(batch.fingerprints, starts, batch.key_type, kept if skipped else None, skipped, declared)
 
 
 def _from_table(table: Any, dim: int, columns: tuple[str, ...] | None) -> Floats:
@@ -215,31 +153,6 @@ def _numbers(column: Any) -> Floats:
     return np.asarray(
         floats.to_numpy() if isinstance(floats, pa.ChunkedArray) else floats.to_numpy(zero_copy_only=False)
     )
-
-
-def _list_column(sets: Any) -> Any:
-    if hasattr(sets, "__arrow_c_stream__") or hasattr(sets, "__arrow_c_array__"):
-        column = _to_arrow(sets)
-    elif isinstance(sets, str | bytes) or not hasattr(sets, "__len__"):
-        raise InvalidInput(f"sets is a {type(sets).__name__}; expected a list of sets or a column of lists.")
-    else:
-        rows = [None if items is None else items for items in sets]
-        if any(isinstance(items, str | bytes) or not hasattr(items, "__iter__") for items in rows if items is not None):
-            raise InvalidInput("every set must be a set, list or tuple of items.")
-        lists = [None if items is None else list(items) for items in rows]
-        column = (
-            _quietly(lambda: pa.array(lists), "sets of integers or sets of text")
-            if lists
-            else pa.array([], pa.list_(pa.null()))
-        )
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    types = pa.types
-    if types.is_null(column.type):
-        column = column.cast(pa.list_(pa.null()))
-    if not (types.is_list(column.type) or types.is_large_list(column.type) or types.is_fixed_size_list(column.type)):
-        raise InvalidInput("every set must be a set, list or tuple of items.")
-    return column
 
 
 def _to_arrow(column: Any) -> Any:

@@ -3,50 +3,43 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from dpsketch.arrays import Floats
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Receipt, promise
 from dpsketch.core.laws import Additive, Law
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
-from dpsketch.hashing import KeyType
-from dpsketch.kernels import Angular, Euclidean, Gaussian, HashKernel, Jaccard, Kernel, Linear, Manhattan
+from dpsketch.kernels import Angular, Euclidean, Gaussian, HashKernel, Kernel, Linear, Manhattan
 from dpsketch.laws.calibration import additive
 from dpsketch.numbers import hold_whole, real_number
 from dpsketch.privacy import Budget, PureCost, Unit
-from dpsketch.sketches.density.features import FeatureMap, Features, Landmarks, Shape, feature_map
-from dpsketch.sketches.density.functions import collides, folds, on_lattice, row_functions
-from dpsketch.sketches.density.points import SetBatch, VectorBatch, read_sets, read_vectors
-from dpsketch.sketches.specs import ReleasePreview, Spec, hold_common
+from dpsketch.sketches.density.functions import (
+    Bounds,
+    FeatureMap,
+    Features,
+    Landmarks,
+    Shape,
+    collides,
+    feature_map,
+    folds,
+    on_lattice,
+    row_functions,
+)
+from dpsketch.sketches.specs import DEFAULT_SEED, ReleasePreview, Spec, hold_common
 from dpsketch.sketches.weights import WeightGrid
 
-__all__ = [
-    "COUNTERS",
-    "COUNT_SHARE",
-    "DEFAULT_SEED",
-    "RECORDS",
-    "Bounds",
-    "DensitySpec",
-    "Placement",
-    "best_rows",
-    "default_width",
-    "read_bounds",
-    "share_of_budget",
-]
-
-Bounds = tuple[tuple[float, float], ...]
 Placement = Literal["every_row", "one_row"]
 
 COUNTERS, RECORDS = "counters", "records"
 # A normalised density divides by the number of records. At this share its error stays below that of the kernel sum,
 # whose own noise grows by 2.6% (δ > 0) or 5% (δ = 0).
 COUNT_SHARE = 0.05
-DEFAULT_SEED = 1
 _LARGEST_TABLE = 2**28
 _FOLDED_WIDTH = 256
 _HASHED_WIDTH = 1024
@@ -79,10 +72,8 @@ class DensitySpec(Spec):
         Names of the coordinates, by which tables are read.
     placement : {"every_row", "one_row"}
         Whether a record is counted in every row, or in one row drawn for it alone (faster, for pure ε).
-    key_type : {"int", "text"} or None
-        What the items of sets are (Jaccard), as a column's own type states it; None for Python's sets and lists.
     features : {"race", "fourier", "series", "nystrom", "linear", "signs"}
-        Cells of RACE, or a map of :mod:`dpsketch.sketches.density.features`, of which the table holds the sums.
+        Cells of RACE, or a map of :mod:`dpsketch.sketches.density.functions`, of which the table holds the sums.
     landmarks : Landmarks or None
         Public points, for "nystrom".
     """
@@ -95,12 +86,11 @@ class DensitySpec(Spec):
     bounds: Bounds | None = None
     columns: tuple[str, ...] | None = None
     placement: Placement = "every_row"
-    key_type: KeyType | None = None
     features: Features = "race"
     landmarks: Landmarks | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kernel, Euclidean | Manhattan | Angular | Jaccard | Gaussian | Linear):
+        if not isinstance(self.kernel, Euclidean | Manhattan | Angular | Gaussian | Linear):
             raise InvalidInput(
                 "kernel must be one of dps.kernels, such as dps.kernels.Euclidean(dim=2, bandwidth=2.0)."
             )
@@ -124,7 +114,7 @@ class DensitySpec(Spec):
 
     def _check_features(self) -> None:
         if self.features == "race":
-            if not isinstance(self.kernel, Euclidean | Manhattan | Angular | Jaccard):
+            if not isinstance(self.kernel, Euclidean | Manhattan | Angular):
                 raise InvalidInput(
                     f"RACE has no cells for a {self.kernel.name} kernel: say features='fourier', 'series' or 'nystrom' "
                     "for a Gaussian one, 'linear' for inner products."
@@ -172,8 +162,8 @@ class DensitySpec(Spec):
 
     @property
     def dim(self) -> int:
-        """Number of coordinates; 0 for sets."""
-        return 0 if isinstance(self.kernel, Jaccard) else self.kernel.dim
+        """Number of coordinates."""
+        return self.kernel.dim
 
     @property
     def collides(self) -> bool:
@@ -232,11 +222,6 @@ class DensitySpec(Spec):
             raise InvalidInput("day after day a point is counted in every row: leave placement= out.")
         if self.features != "race":
             raise InvalidInput("day after day a density counts cells: leave features= out.")
-        if isinstance(self.kernel, Jaccard):
-            raise InvalidInput(
-                "a density of sets is not published day after day: what its items are is known from records only, and "
-                "a day without any must not differ from others."
-            )
         return self
 
     def words(self, laws: tuple[Law, ...]) -> str:
@@ -250,33 +235,25 @@ class DensitySpec(Spec):
         """How a user's records of one point count: once."""
         return WeightGrid(1, 1)
 
-    def read(self, points: Any, key_type: KeyType | None = None) -> VectorBatch | SetBatch:
-        """Read points or sets as this spec wants them; items of sets as ``key_type`` says where the spec does not."""
-        if isinstance(self.kernel, Jaccard):
-            return read_sets(points, self.key_type or key_type)
-        return read_vectors(points, self.dim, self.columns)
-
-    def cells(self, batch: VectorBatch | SetBatch, rows: slice = slice(None)) -> npt.NDArray[np.int32]:
+    def cells(self, points: Floats, rows: slice = slice(None)) -> npt.NDArray[np.int32]:
         """Return the column of each point in each of the rows asked for; points are moved into the bounds first."""
-        if isinstance(batch, VectorBatch):
-            batch = replace(batch, values=self.inside(batch.values))
         if self._hash_kernel is None:
             raise InvalidInput("features have no cells.")
-        return row_functions(self._hash_kernel, self.rows, self.seed).columns(batch, self.width, rows)
+        return row_functions(self._hash_kernel, self.rows, self.seed).columns(self.inside(points), self.width, rows)
 
-    def inside(self, points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def inside(self, points: Floats) -> Floats:
         """Return points moved into the bounds."""
         if self.bounds is None:
             return points
         lows, highs = np.array(self.bounds).T
         return np.asarray(np.clip(points, lows, highs))
 
-    def refuse_outside(self, batch: VectorBatch) -> None:
+    def refuse_outside(self, points: Floats) -> None:
         """Refuse questions about points outside the bounds, of which a sketch knows nothing."""
-        if self.bounds is None or len(batch) == 0:
+        if self.bounds is None or len(points) == 0:
             return
         lows, highs = np.array(self.bounds).T
-        if np.any(batch.values < lows) or np.any(batch.values > highs):
+        if np.any(points < lows) or np.any(points > highs):
             names = self.columns or [f"coordinate {j + 1}" for j in range(self.dim)]
             pairs = list(zip(names, self.bounds, strict=True))[:_SHOWN_BOUNDS]
             shown = ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in pairs)
@@ -400,8 +377,6 @@ def read_bounds(bounds: Any, dim: int) -> Bounds | None:
     """Return public bounds as one (low, high) for each coordinate; one pair alone stands for all of them."""
     if bounds is None:
         return None
-    if dim == 0:
-        raise InvalidInput("sets have no bounds.")
     pairs = [bounds] * dim if _is_pair(bounds) else list(bounds)
     if len(pairs) != dim or not all(_is_pair(pair) for pair in pairs):
         raise InvalidInput(f"bounds must be one pair (low, high), or one for each of the {dim} coordinates.")

@@ -24,15 +24,12 @@ from typing import TYPE_CHECKING
 from dpsketch import lazy
 
 if TYPE_CHECKING:
+    from dpsketch.sketches.distinct.bitmap import DistinctSketch, DistinctSpec, PrivateDistinct, PrivateDistinctBitmap
     from dpsketch.sketches.distinct.exact import DistinctSet, DistinctSetSpec, PrivateDistinctCount
-    from dpsketch.sketches.distinct.mergeable import PrivateDistinctBitmap
-    from dpsketch.sketches.distinct.private import PrivateDistinct
-    from dpsketch.sketches.distinct.sketch import DistinctSketch
-    from dpsketch.sketches.distinct.spec import DistinctSpec
 else:
     __getattr__ = lazy.names(
-        __name__, exact="DistinctSet DistinctSetSpec PrivateDistinctCount", mergeable="PrivateDistinctBitmap",
-        private="PrivateDistinct", sketch="DistinctSketch", spec="DistinctSpec",
+        __name__, exact="DistinctSet DistinctSetSpec PrivateDistinctCount",
+        bitmap="DistinctSketch DistinctSpec PrivateDistinct PrivateDistinctBitmap",
     )  # fmt: skip
 
 __all__ = [

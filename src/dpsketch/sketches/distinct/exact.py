@@ -18,11 +18,11 @@ from dpsketch.core.move import Move, Table
 from dpsketch.errors import FileRefused
 from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.laws.calibration import quietest
-from dpsketch.laws.matching import owned_keys
+from dpsketch.laws.distinct import owned_keys
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.numbers import probability
 from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.distinct.private import DistinctRelease
+from dpsketch.sketches.distinct.bitmap import DistinctRelease
 from dpsketch.sketches.frames import RecordColumns
 from dpsketch.sketches.sketch import Sketch
 from dpsketch.sketches.specs import Spec, hold_common
@@ -128,7 +128,7 @@ class DistinctSet(Sketch[DistinctSetSpec, PrivateDistinctCount]):
     Privacy
     -------
     A release is the number of keys with noise. Where the unit is a user it is the most keys that can be given owners,
-    each to a user who has it and at most ``max_keys`` to anybody (:mod:`~dpsketch.laws.matching`): one
+    each to a user who has it and at most ``max_keys`` to anybody (:mod:`~dpsketch.laws.distinct`): one
     unit changes either by at most ``max_keys``, whatever the hash does. The noise is discrete Laplace, whose guarantee
     has δ = 0, unless Gaussian noise is smaller, which takes a large δ.
 

@@ -21,13 +21,11 @@ from dpsketch import lazy
 
 if TYPE_CHECKING:
     from dpsketch.sketches.heavy.predict import SearchPrediction
-    from dpsketch.sketches.heavy.private import PrivateHeavyHitters
-    from dpsketch.sketches.heavy.sketch import HeavyHitters
+    from dpsketch.sketches.heavy.sketch import HeavyHitters, PrivateHeavyHitters
     from dpsketch.sketches.heavy.spec import HeavyHittersSpec
 else:
     __getattr__ = lazy.names(
-        __name__, predict="SearchPrediction", private="PrivateHeavyHitters", sketch="HeavyHitters",
-        spec="HeavyHittersSpec",
+        __name__, predict="SearchPrediction", sketch="HeavyHitters PrivateHeavyHitters", spec="HeavyHittersSpec",
     )  # fmt: skip
 
 __all__ = ["HeavyHitters", "HeavyHittersSpec", "PrivateHeavyHitters", "SearchPrediction"]

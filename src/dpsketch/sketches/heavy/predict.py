@@ -19,13 +19,20 @@ from scipy.special import betainc, betaincinv, ndtr
 
 from dpsketch.arrays import Floats
 from dpsketch.noise import Noise, RoundedGaussian
-from dpsketch.sketches.heavy.level import BRANCHING, INNER, PLAUSIBLE, scale_of_estimates, smallest_reach
-from dpsketch.sketches.heavy.search import NEARLY, confidence_in_each, most_candidates, next_threshold
+from dpsketch.sketches.heavy.search import (
+    BRANCHING,
+    INNER,
+    NEARLY,
+    PLAUSIBLE,
+    confidence_in_each,
+    most_candidates,
+    next_threshold,
+    scale_of_estimates,
+    smallest_reach,
+)
 
 if TYPE_CHECKING:
     from dpsketch.sketches.heavy.spec import HeavyHittersSpec, TreeNoise
-
-__all__ = ["SearchPrediction", "predict"]
 
 
 _CONFIDENCE = 0.95

@@ -44,8 +44,8 @@ __all__ = [
     "weighted",
 ]
 
-# A hair more Gaussian noise than the counts need alone leaves room in δ for the names. One round looks at novel and
-# shared keys together and needs little; several are bounded by both at their worst, and the best room is searched for.
+# The joint δ is a maximum over how many keys are new, rounded up. Without this factor on σ the counts alone would take
+# all of δ, and rounding would leave no cutoff that fits. One round needs little; for several the best is searched.
 _ROOM = 1 + 1e-5
 _ROOM_OF_COUNTS = 1 + 1e-4
 # A user with at least this number of keys has its names found by weights, and its counts in a second stage.

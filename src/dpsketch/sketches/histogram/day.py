@@ -19,23 +19,19 @@ from dpsketch.hashing import KeyType, fingerprint
 from dpsketch.laws.entries import COUNTS
 from dpsketch.laws.names import stored_names
 from dpsketch.privacy import Budget
-from dpsketch.sketches.documents import integer_array
 from dpsketch.sketches.histogram.named import name_order, named_column, of_one_type, read_names
-from dpsketch.sketches.histogram.rows import decoded
 from dpsketch.sketches.histogram.spec import HistogramSpec
+from dpsketch.sketches.partials import integer_array
 from dpsketch.sketches.sketch import Entries, Parsed, Sketch
+from dpsketch.sketches.store import one_array, plain_column
 
 __all__ = ["NamedDay"]
 
 
 def _key_column(keys: Any, key_type: KeyType | None) -> pa.Array:
     """Return keys in one form: integers of 64 bits, or the bytes of texts. Missing ones stay missing."""
-    column, found, _ = named_column(keys, key_type)
-    whole = column.combine_chunks()
-    whole = whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
-    if pa.types.is_dictionary(whole.type):
-        whole = decoded(whole)
-    return whole.cast(pa.int64() if (found or key_type) == "int" else pa.large_binary())
+    column, _, _ = named_column(keys, key_type)
+    return one_array(plain_column(column))
 
 
 class NamedDay(Sketch[HistogramSpec, Any]):

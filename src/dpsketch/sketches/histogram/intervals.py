@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.arrays import Floats, Integers
+from dpsketch.distributions import upper_quantile, widening
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
-from dpsketch.normal import upper_quantile
 from dpsketch.sketches.histogram.calibration import least_whole
-from dpsketch.sketches.tails import widening
 from dpsketch.truncated import Law, TruncatedLaplace
 
 __all__ = [

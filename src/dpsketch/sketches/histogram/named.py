@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpsketch import plots
 from dpsketch.arrays import Integers
 from dpsketch.compound import CompoundKey, compound_keys
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import TEXT_FINGERPRINTS, KeyType, typed_column
-from dpsketch.lazy import arrow_compute as pc
+from dpsketch.laws.names import text_or_bytes
 from dpsketch.numbers import probability, whole_number
 from dpsketch.release import KeyedRelease
 from dpsketch.results import Estimates
-from dpsketch.sketches.histogram.rows import text_or_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -29,8 +29,8 @@ _VALUES = 200
 # Noise beyond so many standard deviations does not happen; its law is tabulated at no more points than this.
 _FAR = 14
 _POINTS = 20_000
-# Bytes of a key with a name of some 30 and a count, of a user, and of a pair of both while they are sorted; measured.
-_KEY_BYTES, _USER_BYTES, _PAIR_BYTES = 120, 120, 64
+# Bytes of a key with a name of some 30 and a count, of a user, and of a pair of both while they are grouped; measured.
+_KEY_BYTES, _USER_BYTES, _PAIR_BYTES = 150, 120, 180
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,9 @@
-"""The released histogram: names with counts and intervals."""
+"""The released histogram: names with counts and intervals, and what several of them count together.
+
+Counts that had to pass a threshold are too high on average, and so is their sum. What the threshold added is worked out
+from the listed counts themselves, under the assumption that true counts follow a power law; where they do not look
+like that, no such sum is offered. The interval trusts no law.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +27,15 @@ from dpsketch.results import Estimate, Estimates
 from dpsketch.sketches.histogram import intervals
 from dpsketch.sketches.histogram.named import NamedCounts, of_one_type, places_of, read_names
 from dpsketch.sketches.histogram.spec import HistogramSpec
-from dpsketch.sketches.histogram.sums import Passed, Sum
 from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.truncated import Law
 
-__all__ = ["PrivateHistogram"]
+__all__ = ["Passed", "PrivateHistogram", "Sum"]
+
+# A power law that is further from the listed counts than this is not taken. The limit was chosen on the data of the
+# documentation's table and on equal, Poisson, uniform and geometric counts: beyond it posterior means were further off
+# than noisy counts in most cases, and within it in none of them.
+_LARGEST_MISFIT = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +84,7 @@ class PrivateHistogram(NamedCounts, SketchRelease):
     @property
     def law(self) -> EntriesLaw:
         """The law of the entries: noise, cutoff, rounds."""
-        return cast(EntriesLaw, self.drawn.parts[ENTRIES].law)
+        return cast("EntriesLaw", self.drawn.parts[ENTRIES].law)
 
     @property
     def bound(self) -> int:
@@ -90,7 +99,7 @@ class PrivateHistogram(NamedCounts, SketchRelease):
     @property
     def values(self) -> Integers:
         """The noisy counts in steps of ``spec.grid``, those of the list first; empty if names only were published."""
-        return cast(Integers, self.drawn.parts[ENTRIES].arrays[TABLE]) if self.has_counts else np.empty(0, np.int64)
+        return cast("Integers", self.drawn.parts[ENTRIES].arrays[TABLE]) if self.has_counts else np.empty(0, np.int64)
 
     @property
     def rest(self) -> int | None:
@@ -173,7 +182,7 @@ class PrivateHistogram(NamedCounts, SketchRelease):
         --------
         The value is the sum of the published counts. Where these had to pass a threshold it is too high on average, and
         ``posterior`` takes that back, where counts look like a power law: see
-        :class:`~dpsketch.sketches.histogram.sums.Sum`.
+        :class:`Sum`.
         """
         confidence = probability("confidence", confidence)
         law = self._count_law
@@ -269,3 +278,58 @@ class PrivateHistogram(NamedCounts, SketchRelease):
                 return (holders + spare) * left_out * weight
             case _:
                 return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(Estimate):
+    """The sum of several counts.
+
+    Attributes
+    ----------
+    value, low, high, confidence : float
+        The sum of the published, noisy counts, and an interval for the sum of the true ones.
+    posterior : float or None
+        The sum of what each count is expected to be, given that it passed the threshold, if true counts follow a power
+        law; None where published counts do not look like one, or had no threshold to pass: ``value`` is best then.
+
+    Accuracy
+    --------
+    The interval covers the sum of the true counts with the stated confidence, whatever law they follow; of keys that
+    had to pass a threshold it reaches down to the most that the threshold may have added. ``posterior`` lies in it
+    and is closer to the truth than ``value`` where a power law holds; see the page on histograms for how much.
+    """
+
+    posterior: float | None = None
+
+    def to_json(self) -> dict[str, float | None]:
+        """Return the sum as JSON-ready values; ``posterior`` where there is one."""
+        found = Estimate(self.value, self.low, self.high, self.confidence).to_json()
+        return found if self.posterior is None else {**found, "posterior": self.posterior}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Passed:
+    """All counts of a release that passed its threshold."""
+
+    counts: Integers
+    law: Law
+    cutoff: int
+
+    def posterior(self, places: Integers) -> float | None:
+        """Return the sum of the posterior means of the counts at these places, where a power law fits them all."""
+        if not len(self.counts) or not intervals.posterior_is_cheap(self.law, self.cutoff):
+            return None
+        if intervals.misfit(self.counts, self.law, self.cutoff) > _LARGEST_MISFIT:
+            return None
+        return float(intervals.posterior_means(self.counts, self.law, self.cutoff)[places].sum())
+
+    def added(self, places: Integers, confidence: float) -> float:
+        """Return the most that passing may have added to the counts at these places, on average over the noise."""
+        tail = (1 - confidence) / 4
+        lowest, _ = intervals.selective(self.counts[places], self.law, self.cutoff, tail)
+        added = np.sort(intervals.mean_beyond(self.law, self.cutoff - lowest))
+        # Each limit misses with that probability, so that of many some do. They are no more than this, but for the
+        # same probability once more, and whichever they are, no more was added to them than to the lowest of counts.
+        missed = intervals.most_missed(len(added), tail)
+        most = float(intervals.mean_beyond(self.law, self.cutoff - intervals.least_listed(self.law, self.cutoff)))
+        return float(added.sum() + np.maximum(0.0, most - added[:missed]).sum())

@@ -14,7 +14,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.laws.calibration import noise_for
 from dpsketch.laws.choice import CHOICE_TABLES
-from dpsketch.laws.entries import COLLISION, COUNTS, TOTAL, CountNoise, EntriesLaw, ListedCounts
+from dpsketch.laws.entries import COUNTS, TOTAL, CountNoise, EntriesLaw, ListedCounts
 from dpsketch.laws.rounds import WeightedRounds, weights_table
 from dpsketch.laws.thresholds import FORMS, CountThreshold, Form
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
@@ -111,7 +111,6 @@ class HistogramSpec(Spec):
         others: bool = False,
         names_only: bool = False,
         form: Form | None = None,
-        hashed: bool = False,
     ) -> tuple[EntriesLaw]:
         """Choose the law of a release at this budget, from the spec and the options alone.
 
@@ -121,9 +120,6 @@ class HistogramSpec(Spec):
             What may be spent.
         keys, unknown, others, names_only, form
             As :meth:`~dpsketch.Histogram.release` takes them.
-        hashed : bool
-            Whether keys may have been told apart by several secret hashes. That these fail must then be paid for, also
-            where names come from a list.
         """
         listed = keys is not None
         if form is not None and form not in FORMS:
@@ -139,24 +135,16 @@ class HistogramSpec(Spec):
             return (self._finding(budget, others, names_only, form),)
         if form not in (None, "laplace", "gaussian"):
             raise InvalidInput("a public list gets Laplace or Gaussian noise on its counts: leave form= out.")
-        return (self._listing(budget, others, form, hashed and self.key_type != "int"),)
+        return (self._listing(budget, others, form),)
 
-    def _listing(self, budget: Budget, others: bool, form: Form | None, hashed: bool) -> ListedCounts:
+    def _listing(self, budget: Budget, others: bool, form: Form | None) -> ListedCounts:
         """Choose the noise of a public list's counts: the one with the smaller variance, where the budget allows both.
 
         Where the bound is chosen, it is the noise of one key, and each bound takes the narrower.
         """
         unit, counts, cost = self.unit, self.tables()[0], budget.cost
-        if hashed and not (isinstance(cost, ApproximateCost) and cost.delta > 2 * COLLISION):
-            raise InvalidInput(
-                "long text keys of partials that were started apart are told apart by several secret hashes, which "
-                "fail with a chance below 1e-14. State epsilon= with delta= (1e-12, say), or start partials with "
-                "empty_like()."
-            )
         epsilon, single = None, counts
         choice: tuple[Additive, ...] = ()
-        if hashed and isinstance(cost, ApproximateCost):
-            epsilon, budget = cost.epsilon, Budget(cost.epsilon, cost.delta - COLLISION)
         if unit.chosen:
             if isinstance(cost, ZcdpCost):
                 raise InvalidInput("a bound that is chosen goes with epsilon= and delta=: state these, or max_keys=.")
@@ -175,7 +163,7 @@ class HistogramSpec(Spec):
         if not unit.chosen:
             noises = [min(noises, key=lambda noise: noise.variance)]
         noise = CountNoise(single.move.cells, tuple(noises), others)
-        return ListedCounts(counts, unit.neighbours, noise, epsilon, hashed, choice)
+        return ListedCounts(counts, unit.neighbours, noise, epsilon, choice)
 
     def _finding(self, budget: Budget, others: bool, names_only: bool, form: Form | None) -> EntriesLaw:
         """Choose how names on no list are found, and what counts carry."""
@@ -192,9 +180,7 @@ class HistogramSpec(Spec):
                 raise InvalidInput("rho= needs a public list, keys=[…]: names on no list need epsilon= and delta=.")
             case never:
                 assert_never(never)
-        if delta <= 2 * COLLISION:
-            raise InvalidInput("delta is below 1e-13, where a secret hash of the keys may fail: state a larger one.")
-        delta, weight, replaced = delta - COLLISION, counts.move.most, unit.neighbours == "replace"
+        weight, replaced = counts.move.most, unit.neighbours == "replace"
         if unit.chosen:
             if form not in (None, "weighted", "rounds"):
                 raise InvalidInput(f"form={form!r} needs a stated max_keys=: a bound is chosen once names are found.")
@@ -228,8 +214,8 @@ class HistogramSpec(Spec):
 
         Without δ > 0 that is for a public list of all of them.
         """
-        from dpsketch.sketches.guess import guessed_counts
         from dpsketch.sketches.histogram.predict import Holdings, predict
+        from dpsketch.sketches.weights import guessed_counts
 
         law = self.law(**budget, keys=None if budget.get("delta") or budget.get("rho") else ())
         found = predict(law, Holdings.of(guessed_counts(records, keys, 1.0, None), self.unit, None))

@@ -24,8 +24,7 @@ from dpsketch.noise import DiscreteLaplace
 from dpsketch.numbers import hold_whole
 from dpsketch.release import SketchRelease
 from dpsketch.results import Estimates
-from dpsketch.sketches.continual.decoding import are_finite
-from dpsketch.sketches.continual.windows import Window
+from dpsketch.sketches.continual.windows import Window, are_finite
 from dpsketch.sketches.histogram.named import (
     NamedCounts,
     of_one_type,
@@ -139,12 +138,12 @@ class PrivateDailyHistogram(NamedCounts, SketchRelease):
     @property
     def window(self) -> NamedWindow:
         """How the counts follow from what the stream published."""
-        return cast(NamedWindow, self.drawn.parts[COUNTS].law)
+        return cast("NamedWindow", self.drawn.parts[COUNTS].law)
 
     @property
     def values(self) -> Floats:
         """The noisy counts in steps of ``spec.grid``, weighted sums of what was published."""
-        return cast(Floats, self._arrays["table"])
+        return cast("Floats", self._arrays["table"])
 
     def __repr__(self) -> str:
         shown = f"{len(self.names):,} keys, spec {fingerprint_of(self.spec)}"
@@ -163,7 +162,7 @@ class PrivateDailyHistogram(NamedCounts, SketchRelease):
     @property
     def _deviation(self) -> float:
         """The standard deviation of the noise in a count, in steps of the grid."""
-        law, weights = self.window.publications, cast(Floats, self._arrays["weights"])
+        law, weights = self.window.publications, cast("Floats", self._arrays["weights"])
         return math.sqrt(law.draws * law.noise.variance * float(np.sum(weights**2)))
 
     def facts(self) -> dict[str, Any]:
@@ -193,7 +192,7 @@ class PrivateDailyHistogram(NamedCounts, SketchRelease):
         law = self.window.publications
         noise = law.noise
         if isinstance(noise, DiscreteLaplace):
-            weights = np.repeat(cast(Floats, self._arrays["weights"]), law.draws)
+            weights = np.repeat(cast("Floats", self._arrays["weights"]), law.draws)
             return _laplace_width(weights * (noise.sensitivity / noise.epsilon), tail)
         return float(ndtri(1 - tail / 2)) * self._deviation
 

@@ -16,9 +16,8 @@ composition, and the maximum-likelihood estimate. The published form is in
 
 from dpsketch.laws.scales import ScaleEstimator
 from dpsketch.sketches.moment.as_published import MomentSketchAsPublished
-from dpsketch.sketches.moment.private import PrivateMoment, PrivateMomentProfile
-from dpsketch.sketches.moment.sketch import MomentProfile, MomentSketch
-from dpsketch.sketches.moment.spec import MomentProfileSpec, MomentSpec, size_for_error
+from dpsketch.sketches.moment.sketch import MomentProfile, MomentSketch, PrivateMoment, PrivateMomentProfile
+from dpsketch.sketches.moment.spec import MomentProfileSpec, MomentSpec
 
 __all__ = [
     "MomentProfile",
@@ -29,5 +28,4 @@ __all__ = [
     "PrivateMoment",
     "PrivateMomentProfile",
     "ScaleEstimator",
-    "size_for_error",
 ]

@@ -26,18 +26,8 @@ from dpsketch.noise import random_words
 from dpsketch.numbers import real_number, whole_number
 from dpsketch.privacy import Guarantee, MomentCost, Unit
 from dpsketch.processes import OneProcess
-from dpsketch.sketches.moment.private import PrivateMoment
-from dpsketch.sketches.moment.sketch import MomentSketch
+from dpsketch.sketches.moment.sketch import MomentSketch, PrivateMoment
 from dpsketch.sketches.weights import real_numbers
-
-__all__ = [
-    "MomentSketchAsPublished",
-    "epsilon_of_pair",
-    "subsampled_share",
-    "theorem_1_ratio",
-    "theorem_4_epsilon",
-    "theorem_6_ratio",
-]
 
 
 def theorem_1_ratio(p: float, *, records: int, keys: int, max_weight: float) -> float:

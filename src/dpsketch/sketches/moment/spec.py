@@ -1,29 +1,216 @@
-"""The public specs of one moment and of several: exponents, size, unit and stream."""
+"""State the public specs of one moment and of several, and choose the lowest floors that a budget allows."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import lru_cache
+from typing import Any, Literal, assert_never
 
-from dpsketch.accounting.stable import LARGEST_BELOW_ONE, SMALLEST_P
+import numpy as np
+import numpy.typing as npt
+
+from dpsketch import accounting
+from dpsketch._compiled.moment import aggregate
+from dpsketch.accounting.moments import (
+    LARGEST_BELOW_ONE,
+    SMALLEST_P,
+    exact_moment_epsilon,
+    has_exact_loss,
+    stable_information,
+)
+from dpsketch.bounding import CountedUsers, bound
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Receipt, promise
 from dpsketch.core.laws import Law
 from dpsketch.core.move import Move
 from dpsketch.errors import InvalidInput
-from dpsketch.hashing import KeyType
+from dpsketch.hashing import KeyBatch, KeyType
 from dpsketch.laws.scales import ScaleEstimator, pivot_variance
-from dpsketch.laws.stable import Floor, Weights
+from dpsketch.laws.stable import ROOM, Floor, Weights
 from dpsketch.numbers import hold_real, hold_whole, real_number
-from dpsketch.privacy import Budget, Unit
-from dpsketch.sketches.moment.calibration import floors_for
-from dpsketch.sketches.specs import ReleasePreview, Spec
-from dpsketch.sketches.weights import WeightGrid
+from dpsketch.privacy import ApproximateCost, Budget, MomentCost, Neighbours, PureCost, Unit, ZcdpCost
+from dpsketch.sketches.specs import DEFAULT_SEED, ReleasePreview, Spec
+from dpsketch.sketches.weights import WeightGrid, checked_total, real_numbers, whole_counts
 
-__all__ = ["DEFAULT_SEED", "MomentProfileSpec", "MomentSpec", "StreamForm", "size_for_error"]
 
-DEFAULT_SEED = 1
+def floors_for(
+    budget: Budget, neighbours: Neighbours, tables: Sequence[Weights], estimator: ScaleEstimator
+) -> tuple[Floor, ...]:
+    """Return the floors of moments of one stream that are released together.
+
+    (ε, δ) with δ > 0 goes by the exact privacy loss, (ε, 0) by its largest value, ρ by its range. All get the same
+    share: an equal part of ε or ρ where these add, and otherwise the same μ of the Gaussian mechanism that each is
+    close to.
+    """
+    count = len(tables)
+    match budget.cost:
+        case PureCost(epsilon):
+            ratios = [moment_ratio(each.p, each.sums, epsilon / count, 0.0) for each in tables]
+        case ApproximateCost(epsilon, delta) if count == 1:
+            ratios = [moment_ratio(tables[0].p, tables[0].sums, epsilon, delta)]
+        case ApproximateCost(epsilon, delta):
+            ratios = _common_share(tables, epsilon, delta)
+        case ZcdpCost(rho):
+            ratios = [1 + math.expm1(_shift_for_rho(each, rho / count)) for each in tables]
+        case never:
+            assert_never(never)
+    return tuple(_least(table, neighbours, ratio, estimator) for table, ratio in zip(tables, ratios, strict=True))
+
+
+@lru_cache(maxsize=256)
+def moment_ratio(p: float, size: int, epsilon: float, delta: float) -> float:
+    """Return the largest ratio of scales for which a moment sketch is (ε, δ)-private, to about 1e-6, rounded down.
+
+    With δ = 0 it is the pure bound's. Where δ is too small for the exact loss (about ``size``·4e-15) it is that of the
+    bounded range, by ρ + 2√(ρ·ln(1/δ)) ≤ ε (Bun and Steinke 2016).
+
+    Examples
+    --------
+    >>> ratio = moment_ratio(0.5, 200, 1.0, 1e-6)
+    >>> round(1 / (ratio - 1), 1)  # the floor in units of one record's largest effect
+    51.4
+    """
+    pure = 1 + math.expm1(min(epsilon * p / size, 700.0)) * (1 - 2.0**-40)
+    if delta == 0:
+        return pure
+    spare = -math.log(delta)
+    rho = (epsilon / (math.sqrt(epsilon + spare) + math.sqrt(spare))) ** 2
+    best = max(pure, 1 + math.expm1(math.sqrt(8 * rho / size) / (1 + 1 / p)) * (1 - 2.0**-40))
+    if not has_exact_loss(p, best):
+        return best
+    # Many coordinates together lose nearly what a Gaussian mechanism with μ = s·√(size·information) loses.
+    point = math.log(accounting.gaussian_mu(epsilon, delta) / math.sqrt(size * stable_information(p)))
+    low, high = math.log(math.log(best)), math.log(20.0)
+    slope = 1.0
+    previous: tuple[float, float] | None = None
+    while high - low > 1e-9:
+        point = point if low < point < high else (low + high) / 2
+        ratio = math.exp(math.exp(point))
+        spent = exact_moment_epsilon(p, size, ratio, delta)
+        excess = math.log(spent / epsilon) if 0 < spent < math.inf else math.nan
+        if spent <= epsilon:
+            low, best = point, max(best, ratio)
+            if excess > -1e-6:
+                break
+        else:
+            high = point
+        # The secant method in logarithms, where ε is nearly a power of the shift; it aims a little below.
+        if previous is not None and excess != previous[1]:
+            slope = min(max((excess - previous[1]) / (point - previous[0]), 0.5), 20.0)
+        previous = (point, excess)
+        point -= (excess + 2e-7) / slope
+    return best
+
+
+def _least(table: Weights, neighbours: Neighbours, ratio: float, estimator: ScaleEstimator) -> Floor:
+    """Return the lowest floor with which no ratio passes this one, rounded up."""
+    # Without a floor the ratio is the stream's own, which may be below what the budget allows.
+    found = Floor(table, neighbours, 0.0, estimator=estimator)
+    if found.largest_ratio <= ratio:
+        return found
+    change = table.largest_change(neighbours)
+    height = max(0.0, change / (ratio - 1) * (1 + 4 * ROOM) - table.least_moment)
+    while (found := Floor(table, neighbours, height, ratio, estimator)).largest_ratio > ratio:
+        height = height * (1 + 2.0**-40) + change * 2.0**-40
+    return found
+
+
+def _shift_for_rho(table: Weights, rho: float) -> float:
+    return math.sqrt(8 * rho / table.sums) / (1 + 1 / table.p) * (1 - 2.0**-46)
+
+
+def _common_share(tables: Sequence[Weights], epsilon: float, delta: float) -> list[float]:
+    """Return ratios at a common μ whose composition stays within (ε, δ)."""
+
+    def ratios(mu: float) -> list[float]:
+        return [math.exp(mu / math.sqrt(each.sums * stable_information(each.p))) for each in tables]
+
+    def spent(mu: float) -> float:
+        costs = [MomentCost(each.p, each.sums, ratio) for each, ratio in zip(tables, ratios(mu), strict=True)]
+        return accounting.compose(costs, delta=delta)
+
+    high = accounting.gaussian_mu(epsilon, delta) / math.sqrt(len(tables))
+    low, point = 0.0, high
+    high *= 2
+    for _ in range(12):
+        used = spent(point)
+        if used <= epsilon:
+            low = point
+            if used > 0.999 * epsilon:
+                break
+        else:
+            high = point
+        # ε is nearly proportional to μ here; aim a little below.
+        ahead = 0.9997 * point * epsilon / used
+        point = ahead if low < ahead < high else (low + high) / 2
+    if low == 0.0:
+        raise InvalidInput("no floor was found for this budget and these exponents; release them one by one.")
+    return ratios(low)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Prepared:
+    """A batch that was checked, bounded and summed by key, and what the sketch is to note with it. Sensitive."""
+
+    fingerprints: npt.NDArray[np.uint64]
+    weights: npt.NDArray[np.float64]
+    total: int
+    skipped: int
+    counted: CountedUsers
+
+
+def of_records(spec: MomentSpec, batch: KeyBatch, weights: Any, counts: Any, counted: CountedUsers) -> Prepared:
+    """Check the weights of records, and sum those of equal keys."""
+    n = len(batch.fingerprints) + batch.skipped
+    units = _units(spec, weights, n)
+    multiples = np.ones(1, np.int64) if counts is None else whole_counts(counts, n)
+    if batch.kept is not None:
+        units = units if len(units) == 1 else units[batch.kept]
+        multiples = multiples if len(multiples) == 1 else multiples[batch.kept]
+    kept = len(batch.fingerprints)
+    checked_total(0, np.abs(units), multiples, kept)
+    amounts = np.broadcast_to(units * multiples, (kept,))
+    added = np.broadcast_to(np.where(units > 0, multiples, 0), (kept,)) if spec.stream == "insert" else amounts
+    summed = _summed(spec, batch.fingerprints, units if weights is None and counts is None else amounts)
+    return Prepared(*summed, int(np.sum(added, dtype=np.int64)), batch.skipped, counted)
+
+
+def of_users(
+    spec: MomentSpec, batch: KeyBatch, users: Any, weights: Any, counted: CountedUsers, *, disjoint_users: bool
+) -> Prepared:
+    """Bound users, and sum what is left of equal keys."""
+    units = _units(spec, weights, len(batch.fingerprints) + batch.skipped)
+    bounds = {"max_keys": spec.unit.max_keys, "max_units": spec.weight_grid.max_units}
+    bounded = bound(users, batch, int(units[0]) if weights is None else units, **bounds, seed=spec.seed)
+    counted = counted.extended(bounded, disjoint_users=disjoint_users)
+    return Prepared(*_summed(spec, bounded.fingerprints, bounded.units), len(bounded.units), bounded.skipped, counted)
+
+
+def _units(spec: MomentSpec, weights: Any, n: int) -> npt.NDArray[np.int64]:
+    """Return the records' weights in grid units, clipped; one for all where none are given."""
+    grid = spec.weight_grid
+    if weights is None:
+        return np.array([grid.one], np.int64)
+    values = real_numbers("weights", weights, n)
+    if spec.stream == "turnstile":
+        return np.sign(values).astype(np.int64) * grid.units(np.abs(values), n)
+    units = grid.units(values, n)
+    if spec.public_total and np.any(units < grid.one):
+        raise InvalidInput("public_total counts records of weight 1 or more, and a smaller weight was given.")
+    return units
+
+
+def _summed(
+    spec: MomentSpec, fingerprints: npt.NDArray[np.uint64], units: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.float64]]:
+    """Sum the units of equal keys; return each key once, with its weight."""
+    distinct, totals = np.empty_like(fingerprints), np.empty(len(fingerprints))
+    count = aggregate(fingerprints, np.ascontiguousarray(units, np.float64), distinct, totals)
+    return distinct[:count], totals[:count] * spec.weight_grid.step
+
+
 SMALLEST_P_TURNSTILE = 0.25
 StreamForm = Literal["insert", "turnstile"]
 
@@ -197,49 +384,6 @@ class MomentProfileSpec(Spec):
     def words(self, laws: tuple[Law, ...]) -> str:
         """Return the mechanism in words."""
         return self.first.words(laws)
-
-
-def size_for_error(
-    p: float,
-    unit: Unit,
-    *,
-    moment: float,
-    error: float,
-    epsilon: float,
-    delta: float,
-    estimator: ScaleEstimator = "mle",
-) -> int:
-    """Return the smallest size, to 2%, at which F_p near ``moment`` is estimated with this standard error.
-
-    The error is (F_p + floor)·√variance. As the floor grows with √size, no size brings it below about the error of an
-    empty stream; a smaller one is refused, with that limit.
-
-    Examples
-    --------
-    >>> from dpsketch.privacy import per_record
-    >>> size_for_error(0.5, per_record(), moment=10_000, error=800, epsilon=1.0, delta=1e-6)
-    226
-    """
-    if not (moment >= 0 and error > 0):
-        raise InvalidInput("moment must be at least 0 and error positive.")
-    spec = MomentSpec(p, 10, unit)
-    while True:
-        (law,) = spec.laws(Budget(epsilon, delta))
-        floor = law.height
-        spread = math.sqrt(pivot_variance(p, spec.size, estimator))
-        if (moment + floor) * spread <= error:
-            return spec.size
-        if floor * spread >= error and spec.size >= 100:
-            raise InvalidInput(
-                f"no size reaches an error of {error:g}: at this budget the floor alone leaves {floor * spread:.3g}. "
-                "Allow a larger error or budget."
-            )
-        # The floor's share of the error hardly depends on the size; the moment's shrinks with it.
-        left = error - floor * spread
-        wanted = spec.size * (moment * spread / left) ** 2 if left > 0 else 100.0
-        spec = MomentSpec(p, math.ceil(min(max(wanted, spec.size * 1.02), 1e6)), unit)
-        if spec.size >= 10**6:
-            raise InvalidInput("no size up to a million reaches this error. Allow a larger error or budget.")
 
 
 def _check_p(p: float, stream: StreamForm) -> None:

@@ -18,12 +18,9 @@ from typing import TYPE_CHECKING
 from dpsketch import lazy
 
 if TYPE_CHECKING:
-    from dpsketch.sketches.ranges.private import PrivateRanges, Quantile
-    from dpsketch.sketches.ranges.sketch import RangeSketch
+    from dpsketch.sketches.ranges.sketch import PrivateRanges, Quantile, RangeSketch
     from dpsketch.sketches.ranges.spec import RangeSketchSpec, RankError
 else:
-    __getattr__ = lazy.names(
-        __name__, private="PrivateRanges Quantile", sketch="RangeSketch", spec="RangeSketchSpec RankError"
-    )
+    __getattr__ = lazy.names(__name__, sketch="PrivateRanges Quantile RangeSketch", spec="RangeSketchSpec RankError")
 
 __all__ = ["PrivateRanges", "Quantile", "RangeSketch", "RangeSketchSpec", "RankError"]

@@ -11,8 +11,6 @@ Aumüller, Lebeda and Pagh, *Differentially Private Sparse Vectors with Low Erro
 (2021).
 """
 
-from dpsketch.sketches.sparse.private import PrivateSparseHistogram
-from dpsketch.sketches.sparse.sketch import SparseHistogram
-from dpsketch.sketches.sparse.spec import SparseHistogramSpec
+from dpsketch.sketches.sparse.sketch import PrivateSparseHistogram, SparseHistogram, SparseHistogramSpec
 
 __all__ = ["PrivateSparseHistogram", "SparseHistogram", "SparseHistogramSpec"]

@@ -1,1 +1,0 @@
-"""What exists to be compared with: PrivSketch as published, its rivals, and the measures of its tables."""
