@@ -129,6 +129,16 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Fail the test that leaves a seeded source behind: all later releases of this worker would say so."""
+    result = yield
+    if noise.noise_is_for_tests():
+        noise._source.set(noise._OPERATING_SYSTEM)
+        pytest.fail(f"{item.nodeid} left a seeded source of noise behind")
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> Iterator[None]:
     """Give a fixture that several tests share a stream of its own: which test asks first is chance."""
     before = _BITS.begin(f"{fixturedef.baseid} {fixturedef.argname} {request.node.nodeid}")

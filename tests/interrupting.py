@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextvars import copy_context
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -32,7 +33,8 @@ def _traced(action: Callable[[], object], stop_at: int | None) -> int:
     lines, before = _Lines(stop_at), sys.gettrace()
     sys.settrace(lines)
     try:
-        action()
+        # In a context of its own: an interrupt inside ``seeded_noise_for_tests_only`` would leave its source behind.
+        copy_context().run(action)
     finally:
         sys.settrace(before)
     return lines.seen
