@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -41,7 +40,7 @@ PIECES = {
     "distinct, parquet": (0.9, 0.9),
 }
 CSV_BYTES, CSV_LIMIT = 3 * 10**9, 450 * 2**20
-LARGE, LARGE_KEYS, LARGE_LIMIT = 10**8, 10**7, 10**9
+LARGE, LARGE_KEYS = 10**8, 10**7
 
 
 def write_files(folder: Path, rows: int, name: str) -> None:
@@ -101,8 +100,14 @@ def timed(piece: str, folder: Path) -> dict[str, float]:
     work(kind, folder / f"small.{form}")
     clock, busy = time.perf_counter(), time.process_time()
     work(kind, folder / f"whole.{form}")
-    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"clock": time.perf_counter() - clock, "processor": time.process_time() - busy, "peak": peak}
+    spent = {"clock": time.perf_counter() - clock, "processor": time.process_time() - busy}
+    return spent | {"peak": peak_memory()}
+
+
+def peak_memory() -> int:
+    """Return the peak memory of this process; ``getrusage`` would count the parent's memory at the fork."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return 1024 * int(status["VmHWM"].split()[0])
 
 
 def child(source: Path, *arguments: str) -> Any:
@@ -158,8 +163,7 @@ def large() -> dict[str, float]:
     for column in _batches():
         histogram.update(column)
     names = len(histogram.release(epsilon=1, delta=1e-6).keys)
-    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"seconds": time.perf_counter() - start, "peak": peak, "names": names}
+    return {"seconds": time.perf_counter() - start, "peak": peak_memory(), "names": names}
 
 
 def main(arguments: list[str]) -> None:
@@ -167,7 +171,7 @@ def main(arguments: list[str]) -> None:
     match arguments:
         case ["--child", "memory", path]:
             work("counts", Path(path))
-            print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+            print(peak_memory())
         case ["--child", "large"]:
             print(json.dumps(large()))
         case ["--child", piece, folder]:
@@ -189,6 +193,7 @@ def main(arguments: list[str]) -> None:
                 for measure, goal in zip(("clock", "processor"), goals, strict=True)
                 if goal is not None and found["pieces"][piece]["ratio"][measure] < goal
             ]  # fmt: skip
+            short += ["csv peak"] * (found.get("csv peak", 0) > CSV_LIMIT)
             print("memory:", {name: found.get(name) for name in ("csv peak", "large")})
             print("short of the goal:", ", ".join(short) or "none")
         case _:
