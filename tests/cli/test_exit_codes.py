@@ -135,3 +135,19 @@ def test_an_interrupted_command_exits_with_130(tmp_path: Path, sent: signal.Sign
     else:
         assert text.strip() == "dpsketch: interrupted; nothing was written."
     assert not (tmp_path / "new.dps").exists()
+
+
+def test_an_interrupt_after_the_file_is_in_place_says_so(folder: Path) -> None:
+    """Who reads "nothing was written" would pay for a second release."""
+    broken = (
+        "import dpsketch.cli.run as run; from dpsketch.cli.app import main\n"
+        "def tell(*_, **__): raise KeyboardInterrupt\n"
+        "run.tell = tell; main()"
+    )
+    command = [*RUN, *BUDGET, "--no-ledger", "-o", "late.dps"]
+    done = subprocess.run(
+        [sys.executable, "-c", broken, *command], cwd=folder, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 130
+    assert done.stderr.strip().splitlines()[-1] == "dpsketch: interrupted; late.dps is in place."
+    assert (folder / "late.dps").exists()

@@ -148,6 +148,14 @@ NUMBERS = [
         "a fraction in a column of whole numbers is another key",
     ),
     Mutant(
+        "folder-value-quoted",
+        "File._shown",
+        "if equals and name in columns else part",
+        "if False else part",
+        "tests/unit/test_source_refusals.py -k folder",
+        "an error quotes no value of a folder's name",
+    ),
+    Mutant(
         "null-users-kept",
         "Shaper.shape",
         "if any(column.null_count for column in needed):",

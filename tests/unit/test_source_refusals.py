@@ -78,7 +78,7 @@ BROKEN: dict[str, tuple[str, bytes, str]] = {
     "a missing column in JSON": (
         "t.jsonl",
         f'{{"{SECRET}": "{SECRET}"}}\n'.encode(),
-        "no column 'k'. It has 1 column.",
+        "no column 'k'. Check the name.",
     ),
     "bad UTF-8 in JSON": ("t.jsonl", f'{{"k": "{SECRET}'.encode() + b'\xff"}\n', "not UTF-8"),
     "half a surrogate in JSON": ("t.jsonl", f'{{"k": "{SECRET}\\ud800"}}\n'.encode(), "not a JSON object"),
@@ -112,6 +112,15 @@ def test_broken_pipes_get_the_same_sentence(case: str, pipe: Pipe) -> None:
     message = refused("-", stdin_format=Path(name).suffix[1:])
     assert words in message
     assert "standard input" in message
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.jsonl", "t.txt"])
+def test_the_value_of_a_folder_is_not_quoted(name: str, tmp_path: Path) -> None:
+    """Hive's folders are columns, so that their values are data."""
+    folder = tmp_path / "all" / f"user={SECRET}"
+    folder.mkdir(parents=True)
+    (folder / name).write_bytes(b'{"a": 1}\n')
+    assert f"user=…/{name}" in refused(tmp_path / "all")
 
 
 def test_the_hint_for_the_terminal_tells_more_than_the_message(tmp_path: Path) -> None:

@@ -15,9 +15,19 @@ import click
 from dpsketch.errors import BudgetExceeded, DpsketchError, FileRefused, InvalidInput, SourceError
 from dpsketch.sketches.kinds import KINDS
 
-__all__ = ["INTERRUPTED", "OutputExists", "about_data", "fail", "fail_interrupted", "in_options", "json_asked"]
+__all__ = [
+    "INTERRUPTED", "OutputExists", "about_data", "fail", "fail_interrupted", "in_options", "json_asked", "put_in_place",
+]  # fmt: skip
 
 INTERRUPTED = 130
+
+# The files that this process has put in place.
+_written: list[str] = []
+
+
+def put_in_place(output: object) -> None:
+    """Remember a file that an interrupt does not undo."""
+    _written.append(str(output))
 
 
 class OutputExists(FileRefused):
@@ -55,7 +65,8 @@ def fail(error: Exception) -> NoReturn:
 
 def fail_interrupted() -> NoReturn:
     """Say that a command was interrupted, and exit."""
-    _end("Interrupted", "interrupted; nothing was written.", INTERRUPTED, prefix=False)
+    state = f"{_written[-1]} is in place." if _written else "nothing was written."
+    _end("Interrupted", f"interrupted; {state}", INTERRUPTED, prefix=False)
 
 
 def _end(kind: str, message: str, code: int, *, prefix: bool) -> NoReturn:

@@ -30,7 +30,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from dpsketch.cli.exits import OutputExists
+from dpsketch.cli.exits import OutputExists, put_in_place
 from dpsketch.errors import DpsketchError, FileRefused, ReleaseRefused
 
 __all__ = ["Ending", "Spool", "reason_of"]
@@ -282,6 +282,7 @@ class Spool:
                     f"{self.output} came into being meanwhile, and was left as it is. "
                     f"`dpsketch recover {self.output} --overwrite` replaces it."
                 ) from None
+        put_in_place(self.output)
         sync_folder(self._target.parent)
         self._close()
 

@@ -77,16 +77,18 @@ def invalid(place: str, error: Exception) -> SourceError:
     return SourceError(f"{place} is damaged ({type(error).__name__}). Write the source anew.")
 
 
-def check_columns(place: str, names: Sequence[str], columns: Columns, *, declared: bool) -> None:
+def check_columns(place: str, names: Sequence[str], columns: Columns, *, declared: bool, header: bool = True) -> None:
     """Refuse a source without the columns wanted, or with two of one name.
 
     Names of a declared schema are listed. The first row of a text file may be a record, where the header was forgotten,
-    so that it goes into the hint for the terminal only.
+    so that it goes into the hint for the terminal only. Where there is no ``header``, names are fields of records, and
+    not even their number is told.
     """
     held = Counter(names)
     for wanted in columns.names:
         if wanted not in held:
-            raise _missing_column(place, wanted, names, declared=declared, compared=columns.only_compares(wanted))
+            compared = columns.only_compares(wanted)
+            raise _missing_column(place, wanted, names, declared=declared, header=header, compared=compared)
     twice = sorted(name for name, times in held.items() if times > 1 and name)
     if declared and (wanted_twice := [name for name in twice if name in columns.names]):
         raise SourceError(f"{place} has two columns named {wanted_twice[0]!r}. Give each its own name.")
@@ -96,7 +98,9 @@ def check_columns(place: str, names: Sequence[str], columns: Columns, *, declare
         raise failure
 
 
-def _missing_column(place: str, wanted: str, names: Sequence[str], *, declared: bool, compared: bool) -> SourceError:
+def _missing_column(
+    place: str, wanted: str, names: Sequence[str], *, declared: bool, header: bool, compared: bool
+) -> SourceError:
     """Say that a column is missing; one that is only ``compared``, in a condition, may be meant as text."""
     listed = ", ".join(repr(name) for name in names[:_MOST_NAMES])
     if len(names) > _MOST_NAMES:
@@ -111,6 +115,8 @@ def _missing_column(place: str, wanted: str, names: Sequence[str], *, declared: 
     other = next((mark for mark in ";|\t" if len(names) == 1 and mark in names[0]), None)
     if same:
         remedy = f"It has {same[0]!r}: write the name as it stands there."
+    elif not header:
+        remedy = "Check the name."
     elif other is not None:
         remedy = f"It has 1 column, with {other!r} in its name. Fields are separated by commas, in a .tsv by tabs."
     else:

@@ -260,7 +260,7 @@ def _json(lines: Iterator[Any], done: Callable[[], int], place: str, columns: Co
             rows = connection.from_arrow(text).filter(objects)
             if not checked and (held := rows.project("json_keys(json)").fetchall()):
                 names = list(dict.fromkeys(name for (names,) in held for name in names))
-                check_columns(place, names, columns, declared=False)
+                check_columns(place, names, columns, declared=False, header=False)
                 checked = True
             found = rows.project(fields).to_arrow_table().rename_columns(list(columns.names))
             yield from ((part, done()) for part in found.combine_chunks().to_batches())

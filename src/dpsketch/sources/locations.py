@@ -95,7 +95,7 @@ class File:
     @property
     def address(self) -> str:
         """How messages name the file, or the archive that holds it."""
-        return repr(f"{self.scheme}{self.path}")
+        return repr(self._shown)
 
     @property
     def is_plain(self) -> bool:
@@ -104,7 +104,15 @@ class File:
 
     def __str__(self) -> str:
         inside = "" if self.member is None else f"/{self.member}"
-        return f"{f'{self.scheme}{self.path}{inside}'!r} ({_NAMES[self.format]})"
+        return f"{f'{self._shown}{inside}'!r} ({_NAMES[self.format]})"
+
+    @property
+    def _shown(self) -> str:
+        """The path without the values in its folders' names, which are data."""
+        columns = {name for name, _ in self.constants}
+        parts = [(part, part.partition("=")) for part in self.path.parts]
+        path = Path(*(f"{name}=…" if equals and name in columns else part for part, (name, equals, _) in parts))
+        return f"{self.scheme}{path}"
 
     def opened(self) -> Any:
         """Open its bytes, unpacked if it is in an archive, for reading from the beginning."""
@@ -184,8 +192,7 @@ def _locate(source: str, stdin_format: Format) -> Iterator[Location]:
     else:
         base, files = _local(source) if scheme is None else _stored(source)
         for file in files:
-            constants = () if base is None else _hive_columns(file.path, base)
-            yield from (replace(each, constants=constants) for each in _checked(file))
+            yield from _checked(replace(file, constants=() if base is None else _hive_columns(file.path, base)))
 
 
 def _local(source: str) -> tuple[Path | None, list[File]]:
