@@ -71,6 +71,13 @@ if TYPE_CHECKING:
     from dpsketch.sketches.ranges import RangeSketch as RangeSketch
     from dpsketch.sketches.sparse import PrivateSparseHistogram as PrivateSparseHistogram
     from dpsketch.sketches.sparse import SparseHistogram as SparseHistogram
+    from dpsketch.sketches.table import PrivateTable as PrivateTable
+    from dpsketch.sketches.table import Table as Table
+    from dpsketch.sketches.table import count as count
+    from dpsketch.sketches.table import mean as mean
+    from dpsketch.sketches.table import quantiles as quantiles
+    from dpsketch.sketches.table import sum as sum
+    from dpsketch.sketches.table import users as users
 
 __version__ = "0.1.0"
 
@@ -99,6 +106,7 @@ _HOMES = {
     "sketches.quantiles": "PrivateQuantiles QuantileSketch",
     "sketches.ranges": "PrivateRanges Quantile RangeSketch",
     "sketches.sparse": "PrivateSparseHistogram SparseHistogram",
+    "sketches.table": "PrivateTable Table count mean quantiles sum users",
 }
 
 __all__ = sorted(name for names in _HOMES.values() for name in names.split())

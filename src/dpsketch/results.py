@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.figure import Figure
 
-__all__ = ["NOISE_ONLY", "Estimate", "Estimates", "Row", "key_list"]
+__all__ = ["NOISE_ONLY", "Estimate", "Estimates", "Row", "key_list", "no_formula"]
 
 NOISE_ONLY = (
     "Intervals cover the privacy noise and the hashing of the releases only. "
@@ -270,10 +270,10 @@ class Estimates:
         plain, quoting = (
             csv.writer(text, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC)
         )
-        plain.writerow([*map(_no_formula, key_columns or _COLUMNS[:1]), *_COLUMNS[1:]])
+        plain.writerow([*map(no_formula, key_columns or _COLUMNS[:1]), *_COLUMNS[1:]])
         names = self.key if key_columns else [(text,) for text in _texts(self.key)]
         for key, row in zip(names, self.rows(), strict=True):
-            name = [_no_formula(str(part)) for part in key]
+            name = [no_formula(str(part)) for part in key]
             # Python quotes a line feed, and a carriage return only from 3.13 on: to readers both end a row.
             (quoting if any("\r" in each for each in name) else plain).writerow(
                 [*name, row.value, _end(row.low), _end(row.high)]
@@ -334,7 +334,7 @@ def _texts(keys: Sequence[Any]) -> list[str]:
     return [key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key) for key in keys]
 
 
-def _no_formula(text: str) -> str:
+def no_formula(text: str) -> str:
     """Return a cell of CSV that no spreadsheet computes; numbers stay as they are."""
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from dpsketch.compound import compound_column, join_parts
 from dpsketch.errors import InvalidInput, SourceError
 
-__all__ = ["RecordColumns", "read_columns"]
+__all__ = ["RecordColumns", "frame_columns", "read_columns"]
 
 # The argument that names a column of a frame, and the argument that takes the column itself.
 _COLUMNS = {"key": "records", "points": "records", "user": "users", "weight": "weights", "count": "counts"}
@@ -90,6 +90,13 @@ def read_columns(
     elif role == "key" and _is_frame(records):
         raise InvalidInput("this is a frame: say which column holds the keys, as in update(frame, key='url').")
     yield _weighed(RecordColumns(records, **given))
+
+
+def frame_columns(frames: Any, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield the named columns of a frame, or of each frame of an iterator."""
+    for frame in _frames(frames):
+        table = _in_memory(frame, list(names), whole=False)
+        yield {name: _chosen(table, name) for name in names}
 
 
 def _weighed(columns: RecordColumns) -> RecordColumns:

@@ -173,6 +173,7 @@ _DENSITY = "dpsketch.sketches.density"
 _DISTINCT = "dpsketch.sketches.distinct"
 _RANGES = "dpsketch.sketches.ranges"
 _QUANTILES = "dpsketch.sketches.quantiles"
+_TABLE = "dpsketch.sketches.table"
 
 # The options that several kinds take.
 _ROWS = Option("rows", int, "Number of rows of the table.")
@@ -195,6 +196,17 @@ def row_of(sketch: Any) -> Kind:
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
+        Kind(
+            "table",
+            "What are the counts, users, sums, means and quantiles of each group? (a private GROUP BY)",
+            answers=("keys",),
+            private_path=f"{_TABLE}:PrivateTable",
+            sensitive_path=f"{_TABLE}:Table",
+            spec_path=f"{_TABLE}:TableSpec",
+            weighs=False,
+            whole_users=False,
+            collides=False,
+        ),
         Kind(
             "histogram",
             "Which keys are there, and how often does each occur? (names and counts)",

@@ -521,6 +521,8 @@ def agreed_spec(ours: Any, theirs: Any, our_type: KeyType | None, their_type: Ke
     """
     stated: KeyType | None = getattr(ours, "key_type", None) or getattr(theirs, "key_type", None)
     ours, theirs = stated_spec(ours, stated), stated_spec(theirs, stated)
+    if types := getattr(ours, "types", ()) or getattr(theirs, "types", ()):
+        ours, theirs = (spec if spec.types else replace(spec, types=types) for spec in (ours, theirs))
     refuse_mismatch(ours, theirs)
     if our_type is not None and their_type is not None and our_type != their_type:
         raise SpecMismatch("cannot merge: the key_type of the two differs. Count each in its own sketch.")

@@ -33,7 +33,9 @@ from dpsketch.sketches.weights import COUNTER_LIMIT, checked_total
 from dpsketch.sources.engine import connect, load, private_folder
 from dpsketch.sources.failures import guarded
 
-__all__ = ["Limit", "Rows", "Store", "StoreTables", "one_array", "plain_column", "rows_of"]
+__all__ = [
+    "Limit", "Rows", "Store", "StoreTables", "one_array", "plain_column", "read_column", "rows_of", "stored_column",
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -157,7 +159,7 @@ class Store:
         self._waiting: list[pa.Table] = []
         self._waiting_rows = self._waiting_bytes = 0
         self._kept = self._settled = 0  # rows of ``kept``, now and when equal ones were last put together
-        self._database: _Database | None = None
+        self._database: PrivateDatabase | None = None
         self._tables: StoreTables | None = None
 
     def add(self, rows: Rows) -> None:
@@ -194,16 +196,20 @@ class Store:
             self._tables = StoreTables(self._opened(), self.by_user, self.key_type or "text", self.limit)
         return self._tables
 
-    def _opened(self) -> _Database:
+    def _opened(self) -> PrivateDatabase:
         if self._database is None:
-            self._database = _Database(self.limit)
+            self._database = PrivateDatabase(self.limit)
         return self._database
 
     def _create(self) -> None:
         """Make ``kept``, without rows."""
-        kinds = {"owner": _SQL_TYPES[self.owner_type or "text"], "key": _SQL_TYPES[self.key_type or "text"]}
-        columns = ", ".join(f"{name} {kinds.get(name, 'BIGINT')}" for name in self._columns)
+        columns = ", ".join(f"{name} {self._kind(name)}" for name in self._columns)
         self._opened().run(f"CREATE OR REPLACE TABLE kept ({columns})")
+
+    def _kind(self, name: str) -> str:
+        """Return the type of a column of ``kept``."""
+        types = {"owner": self.owner_type, "key": self.key_type}
+        return _SQL_TYPES[types[name] or "text"] if name in types else "BIGINT"
 
     def _insert(self) -> None:
         """Put the rows that wait into ``kept``."""
@@ -242,29 +248,37 @@ class Store:
         rows = "(FROM kept UNION ALL FROM waiting)" if self._waiting else "kept"
         waiting = {"waiting": pa.concat_tables(self._waiting).combine_chunks()} if self._waiting else {}
         with self._opened().given(**waiting) as run:
-            units = "" if self.by_user else f", {self._summed} AS units"
-            run(f"CREATE OR REPLACE TABLE grouped AS SELECT key{units} FROM {rows} GROUP BY key")
-            key = "key"
-            if self.key_type == "text":  # valid UTF-8 has the order of its bytes, and is sorted in half the time
-                run("CREATE OR REPLACE TABLE texts AS SELECT * REPLACE (TRY(decode(key)) AS key) FROM grouped")
-                if not run("SELECT count(*) FROM texts WHERE key IS NULL"):
-                    key = "encode(key)"
-                    run("DROP TABLE grouped; ALTER TABLE texts RENAME TO grouped")
-            run("CREATE OR REPLACE TABLE sorted AS FROM grouped ORDER BY key")
-            prints = f", print_{self.key_type or 'text'}({key}) AS print" if self.by_user else ""
-            place = f"row_number() OVER () - 1 AS place{prints}"
-            run(f"CREATE OR REPLACE TABLE keys AS SELECT * REPLACE ({key} AS key), {place} FROM sorted")
+            self._make_keys(run, rows, "" if self.by_user else f", {self._summed} AS units")
             if self.by_user:
-                person = f"row_number() OVER () - 1 AS person, print_{self.owner_type or 'text'}(owner) AS print"
-                run(f"CREATE OR REPLACE TABLE grouped AS SELECT DISTINCT owner FROM {rows}")
-                run(f"CREATE OR REPLACE TABLE people AS SELECT *, {person} FROM grouped")
+                self._make_people(run, rows)
                 run(
                     f"""CREATE OR REPLACE TABLE pairs AS
                     SELECT person, place, {self._summed} AS units, {pair_print("p.print", "k.print")} AS print
                     FROM {rows} AS r JOIN keys AS k ON r.key = k.key JOIN people AS p ON r.owner = p.owner
                     GROUP BY person, place, p.print, k.print"""
                 )
-            run("DROP TABLE grouped; DROP TABLE sorted")
+
+    def _make_keys(self, run: Callable[[str], int], rows: str, more: str) -> None:
+        """Make ``keys``: each key once, with its place in their order."""
+        run(f"CREATE OR REPLACE TABLE grouped AS SELECT key{more} FROM {rows} GROUP BY key")
+        key = "key"
+        if self.key_type == "text":  # valid UTF-8 has the order of its bytes, and is sorted in half the time
+            run("CREATE OR REPLACE TABLE texts AS SELECT * REPLACE (TRY(decode(key)) AS key) FROM grouped")
+            if not run("SELECT count(*) FROM texts WHERE key IS NULL"):
+                key = "encode(key)"
+                run("DROP TABLE grouped; ALTER TABLE texts RENAME TO grouped")
+        run("CREATE OR REPLACE TABLE sorted AS FROM grouped ORDER BY key")
+        prints = f", print_{self.key_type or 'text'}({key}) AS print" if self.by_user else ""
+        place = f"row_number() OVER () - 1 AS place{prints}"
+        run(f"CREATE OR REPLACE TABLE keys AS SELECT * REPLACE ({key} AS key), {place} FROM sorted")
+        run("DROP TABLE grouped; DROP TABLE sorted")
+
+    def _make_people(self, run: Callable[[str], int], rows: str) -> None:
+        """Make ``people``: each user once, with a number of its own."""
+        person = f"row_number() OVER () - 1 AS person, print_{self.owner_type or 'text'}(owner) AS print"
+        run(f"CREATE OR REPLACE TABLE grouped AS SELECT DISTINCT owner FROM {rows}")
+        run(f"CREATE OR REPLACE TABLE people AS SELECT *, {person} FROM grouped")
+        run("DROP TABLE grouped")
 
     def to_document(self) -> tuple[dict[str, Any], dict[str, files.Array]]:
         """Return the fields of a header, and arrays, in an order that does not depend on how records came."""
@@ -272,9 +286,9 @@ class Store:
         if self.key_type is None:
             return {**header, "mass": "0"}, {}
         tables = self.tables()
-        arrays = _stored("key", tables.column("SELECT key FROM keys ORDER BY place"))
+        arrays = stored_column("key", tables.column("SELECT key FROM keys ORDER BY place"))
         if self.by_user:
-            arrays |= _stored("owner", tables.column("SELECT owner FROM people ORDER BY owner"))
+            arrays |= stored_column("owner", tables.column("SELECT owner FROM people ORDER BY owner"))
             (people,) = tables.whole("SELECT person FROM people ORDER BY owner")
             turns = np.empty_like(people)
             turns[people] = np.arange(len(people))
@@ -295,12 +309,12 @@ class Store:
         """
         if header["key_type"] is None:
             return 0
-        names = {name: _read_column(arrays, name, header[f"{name}_type"]) for name in self._names}
-        rows = {name: _read_integers(arrays, f"rows_{name}", 0, len(column) - 1) for name, column in names.items()}
+        names = {name: read_column(arrays, name, header[f"{name}_type"]) for name in self._names}
+        rows = {name: read_integers(arrays, f"rows_{name}", 0, len(column) - 1) for name, column in names.items()}
         n = len(rows["key"])
         units, high = np.ones(n, np.int64), self.most if self.by_user else COUNTER_LIMIT
         if "units" in self._columns:
-            units = _read_integers(arrays, "rows_units", 1, high)
+            units = read_integers(arrays, "rows_units", 1, high)
         if any(len(each) != n for each in (*rows.values(), units)):
             raise _not_ours()
         try:
@@ -315,9 +329,9 @@ class Store:
 
 
 class StoreTables:
-    """The tables of a store, as :class:`~dpsketch.laws.content.Tables` asks them. Sensitive."""
+    """The tables of a store, as :class:`~dpsketch.laws.groups.GroupTables` asks them. Sensitive."""
 
-    def __init__(self, database: _Database, by_user: bool, key_type: KeyType, limit: Limit | None) -> None:
+    def __init__(self, database: PrivateDatabase, by_user: bool, key_type: KeyType, limit: Limit | None) -> None:
         self._database, self._key_type = database, key_type
         self._parts = 1
         if by_user and limit is not None:
@@ -326,8 +340,13 @@ class StoreTables:
     def numbers(self, query: str, **tables: dict[str, Integers]) -> Iterator[tuple[Integers, ...]]:
         """Run a query, and yield its columns, all of whole numbers."""
         given = {name: _arrow_table(columns) for name, columns in tables.items()}
-        for batch in self._database.stream(_named(query, tables), **given):
+        for batch in self._database.stream(_named(query), **given):
             yield tuple(to_numpy(column) for column in batch.columns)
+
+    def make(self, name: str, query: str, **tables: dict[str, Integers]) -> None:
+        """Keep the rows of a query as a table of this name."""
+        with self._database.given(**{name: _arrow_table(columns) for name, columns in tables.items()}) as run:
+            run(f"CREATE OR REPLACE TABLE {name} AS {_named(query)}")
 
     def whole(self, query: str) -> list[Integers]:
         """Return the columns of a query, all of whole numbers, at once."""
@@ -345,7 +364,7 @@ class StoreTables:
                 run("CREATE OR REPLACE TABLE chosen (place BIGINT, units BIGINT)")
                 for part in range(self._parts):
                     some = together.format(chosen.replace("{some}", f"person % {self._parts} = {part}"))
-                    run(f"INSERT INTO chosen {_named(some, tables)}")
+                    run(f"INSERT INTO chosen {_named(some)}")
             query = together.format("FROM chosen")
         return self.numbers(f"{query} ORDER BY place", **tables)
 
@@ -367,6 +386,10 @@ class StoreTables:
         names = column.to_pylist()
         return names if self._key_type == "int" else [text_or_bytes(name) for name in names]
 
+    def stream(self, query: str) -> Iterator[pa.RecordBatch]:
+        """Yield the answer to a query as it comes."""
+        return self._database.stream(query)
+
     def column(self, query: str, **tables: pa.Table) -> pa.Array:
         """Return the keys or users that a query returns."""
         batches = [batch.column(0) for batch in self._database.stream(query, **tables)]
@@ -374,7 +397,7 @@ class StoreTables:
         return one_array(plain_column(pa.chunked_array(batches, kind)))
 
 
-class _Database:
+class PrivateDatabase:
     """The DuckDB of a store, and the folder that it may write to."""
 
     def __init__(self, limit: Limit | None) -> None:
@@ -418,7 +441,7 @@ class _Database:
                 yield batch
 
 
-_OPEN: weakref.WeakSet[_Database] = weakref.WeakSet()
+_OPEN: weakref.WeakSet[PrivateDatabase] = weakref.WeakSet()
 
 
 def _close(process: int, stack: ExitStack) -> None:
@@ -472,8 +495,15 @@ def _run(step: Callable[[], T]) -> T:
     )
 
 
-def _named(query: str, tables: Mapping[str, Any]) -> str:
-    return query.format(keys="keys", pairs="pairs", **{name: name for name in tables})
+class _Names(dict[str, str]):
+    """The names of tables in queries, which are their own."""
+
+    def __missing__(self, name: str) -> str:
+        return name
+
+
+def _named(query: str) -> str:
+    return query.format_map(_Names())
 
 
 def plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -524,7 +554,7 @@ def to_numpy(column: pa.Array | pa.ChunkedArray) -> Integers:
     return np.frombuffer(array.buffers()[1] or b"", np.int64, len(array), array.offset * 8)
 
 
-def _stored(name: str, column: pa.Array) -> dict[str, files.Array]:
+def stored_column(name: str, column: pa.Array) -> dict[str, files.Array]:
     """Return keys or users as arrays of a file: integers, or the bytes of all texts and the edges between them."""
     if pa.types.is_integer(column.type):
         return {f"{name}_numbers": to_numpy(column)}
@@ -532,11 +562,11 @@ def _stored(name: str, column: pa.Array) -> dict[str, files.Array]:
     return {f"{name}_bytes": data[edges[0] : edges[-1]], f"{name}_edges": edges - edges[0]}
 
 
-def _read_column(arrays: Mapping[str, Any], name: str, kind: object) -> pa.Array:
-    """Return what :func:`_stored` wrote; anyone may have written the file."""
+def read_column(arrays: Mapping[str, Any], name: str, kind: object) -> pa.Array:
+    """Return what :func:`stored_column` wrote; anyone may have written the file."""
     if kind == "int":
-        return _to_arrow(_read_integers(arrays, f"{name}_numbers", -(2**63), 2**63 - 1))
-    edges = _read_integers(arrays, f"{name}_edges", 0, 2**62)
+        return _to_arrow(read_integers(arrays, f"{name}_numbers", -(2**63), 2**63 - 1))
+    edges = read_integers(arrays, f"{name}_edges", 0, 2**62)
     data: Any = arrays.get(f"{name}_bytes")
     good = kind == "text" and isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.ndim == 1
     if not good or not len(edges) or edges[0] != 0 or edges[-1] != len(data) or (np.diff(edges) < 0).any():
@@ -545,7 +575,7 @@ def _read_column(arrays: Mapping[str, Any], name: str, kind: object) -> pa.Array
     return pa.Array.from_buffers(pa.large_binary(), len(edges) - 1, buffers)
 
 
-def _read_integers(arrays: Mapping[str, Any], name: str, low: int, high: int) -> Integers:
+def read_integers(arrays: Mapping[str, Any], name: str, low: int, high: int) -> Integers:
     array: Any = arrays.get(name)
     good = isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype == np.int64
     if not good or (len(array) and not low <= int(array.min()) <= int(array.max()) <= high):

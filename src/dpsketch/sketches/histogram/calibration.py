@@ -35,6 +35,8 @@ __all__ = [
     "choice_laws",
     "choose",
     "gaussian",
+    "largest_leak",
+    "least_cutoff",
     "least_whole",
     "plain_laplace",
     "rounds",
@@ -364,19 +366,19 @@ def _calibrated(
         )
     else:
         squares = math.fsum((WEIGHT_ONE / noise.sigma) ** 2 for noise in noises) + shift
-        leak = _largest_leak(epsilon, delta, squares, replace=replace)
-        cutoffs = tuple(_least_cutoff(noise, leak * share, cap) for noise, share in zip(noises, shares, strict=True))
+        leak = largest_leak(epsilon, delta, squares, replace=replace)
+        cutoffs = tuple(least_cutoff(noise, leak * share, cap) for noise, share in zip(noises, shares, strict=True))
     table = Table(COUNTS, None, Move.each(max(cap, counts_keys, max_keys or 1), counts_weight))
     neighbours: Neighbours = "replace" if replace else "add_remove"
     return WeightedRounds(table, neighbours, weights_table(cap), epsilon, noises, cutoffs, counts)
 
 
-def _least_cutoff(law: RoundedGaussian, leak: float, cap: int) -> int:
+def least_cutoff(law: RoundedGaussian, leak: float, cap: int) -> int:
     """Return the least cutoff of a round whose λ is at most ``leak``."""
     return least_whole(lambda cutoff: worst_leak(law.sigma, cutoff, cap) <= leak, WEIGHT_ONE, step=int(4 * law.sigma))
 
 
-def _largest_leak(epsilon: float, delta: float, squares: float, *, replace: bool) -> float:
+def largest_leak(epsilon: float, delta: float, squares: float, *, replace: bool) -> float:
     """Return the largest λ, to a billionth and rounded down, for which the joint δ fits."""
     low, high, shift = 0.0, -math.log1p(-delta), np.array([squares])
     while high - low > 1e-9 * high:

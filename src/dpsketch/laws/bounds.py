@@ -1,0 +1,234 @@
+"""The shape of a column's values, and the bounds that follow from it. Everything after the noise is public.
+
+Each unit of privacy puts one of its values, drawn at random, into one of 281 bins: zero, and half octaves of either
+sign from 2⁻²⁰ to 2⁵⁰. So one unit moves one bin by 1 (:func:`shape_table`). The noisy bins are published. From them a
+release chooses the bounds to which a column is clipped, and computes how much bounds cut, stated ones as well.
+
+**Which bounds.** A table of K groups has noise of variance v on the column centred between bounds l < u, for values
+scaled to a half width of 1, and of variance w on the head count. With h = (u − l)/2 the noise of the K sums adds up to
+K·(h²·v + mid²·w). Clipping moves all sums together by the mean excess of a value times the number n of values. It is
+spread over groups as the head counts û are, up to their concentration H = Σ(û/Σû)². The least of
+
+    K·(h²·v + mid²·w) + √(H/K)·n²·(excess above u² + excess below l²)
+
+is taken over edges of bins that stand out of the noise, and points between them. √(H/K) is the geometric mean of what
+the spread may be, from 1/K (even) to H.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsketch.arrays import Floats, Integers
+from dpsketch.core.move import Move, Table
+from dpsketch.noise import DiscreteLaplace, Noise
+
+__all__ = ["BINS", "EDGES", "Bounds", "Shape", "leaf_of", "shape_table"]
+
+_POSITIVE = [2.0**-21, *(2.0 ** ((e - 41) / 2) for e in range(2, 141))]
+EDGES: tuple[float, ...] = (*(-edge for edge in reversed(_POSITIVE)), *_POSITIVE)
+"""The edges between bins: a value lies in the bin whose number is that of the edges at or below it."""
+BINS = len(EDGES) + 1
+_LARGEST = 2.0**50
+# A bin stands out alone, or together with a neighbour, from this number of standard deviations on: of mere noise one
+# does in about one release of 300. Laplace noise has heavier tails.
+_ALONE = {False: 4.25, True: 8.0}
+_PAIRED = {False: 3.0, True: 5.5}
+# Between bins that stand out, those below this are mostly noise and count by a part.
+_WEAK, _WEAK_PART = 1.5, 0.3
+_POINTS_IN_A_BIN = 3
+
+
+class Bounds(NamedTuple):
+    """The bounds of a column.
+
+    Attributes
+    ----------
+    low, high : float
+        The range to which values are clipped.
+    cut : float or None
+        Estimated part of the sum of absolute values that clipping cuts; None if no bin stands out of the noise.
+    """
+
+    low: float
+    high: float
+    cut: float | None
+
+
+def shape_table(name: str) -> Table:
+    """Return the bins of a column's shape: one unit adds 1 to one bin."""
+    return Table(f"shape {name}", (BINS,), Move.each(1, 1))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """The published shape of a column.
+
+    Attributes
+    ----------
+    bins : numpy.ndarray of int64
+        The noisy numbers of units with a value in each bin.
+    noise : Noise
+        The noise of one bin.
+    """
+
+    bins: Integers
+    noise: Noise
+
+    @property
+    def seen(self) -> Floats | None:
+        """The part of the units in each bin, as far as bins are told from noise; None if none stands out."""
+        deviation = math.sqrt(self.noise.variance)
+        heavy = isinstance(self.noise, DiscreteLaplace)
+        bins = np.asarray(self.bins, np.float64) / deviation
+        stands = bins > _ALONE[heavy]
+        pairs = (bins[:-1] > _PAIRED[heavy]) & (bins[1:] > _PAIRED[heavy])
+        stands[:-1] |= pairs
+        stands[1:] |= pairs
+        if not stands.any():
+            return None
+        first, last = np.flatnonzero(stands)[[0, -1]]
+        inside = (np.arange(BINS) >= first) & (np.arange(BINS) <= last)
+        seen = np.where(inside, np.maximum(bins, 0.0), 0.0)
+        seen = np.where(seen < _WEAK, _WEAK_PART * seen, seen)
+        shares: Floats = seen / seen.sum()
+        return shares
+
+    def choose(self, *, rows: int, spread: float, values: float, column: float, users: float) -> Bounds:
+        """Return the bounds with the least predicted error.
+
+        Parameters
+        ----------
+        rows : int
+            The number of rows of the table.
+        spread : float
+            √(H/K), from the published head counts.
+        values : float
+            The estimated number of values.
+        column, users : float
+            The variance of the centred column for a half width of 1, and of the head count.
+        """
+        seen = self.seen
+        if seen is None:
+            return Bounds(0.0, 1.0, None)
+        low, high = bin_ranges()
+        there = np.flatnonzero(seen)
+        inner = [np.linspace(low[i], high[i], _POINTS_IN_A_BIN) for i in there]
+        points = np.unique(np.concatenate([[0.0], *inner]))
+        above, below = self._excess(seen, points)
+        half = (points[None, :] - points[:, None]) / 2
+        middle = (points[None, :] + points[:, None]) / 2
+        cost = rows * (half**2 * column + middle**2 * users)
+        cost += spread * values**2 * (above[None, :] ** 2 + below[:, None] ** 2)
+        cost[half <= 0] = np.inf
+        i, j = np.unravel_index(int(np.argmin(cost)), cost.shape)
+        return Bounds(float(points[i]), float(points[j]), self.cut(float(points[i]), float(points[j])))
+
+    def cut(self, low: float, high: float) -> float | None:
+        """Return the estimated part of the sum of absolute values that bounds cut."""
+        seen = self.seen
+        if seen is None:
+            return None
+        above, below = self._excess(seen, np.array([low, high]))
+        total = float(seen @ np.abs(_middles()))
+        return min(1.0, float(above[1] + below[0]) / total) if total else 0.0
+
+    def _excess(self, seen: Floats, points: Floats) -> tuple[Floats, Floats]:
+        """Return the mean of what values have above, and below, each point."""
+        apart = _middles()[None, :] - points[:, None]
+        return np.maximum(apart, 0.0) @ seen, np.maximum(-apart, 0.0) @ seen
+
+    def quantile_edges(self, leaves: int, grid: float | None, stated: tuple[float, float] | None) -> Floats:
+        """Return the inner edges of leaves with about equal parts of the values, on the grid if there is one.
+
+        With stated bounds all leaves but the outermost lie between them. Edges that meet on the grid are put together,
+        and infinities stand for those that are left over.
+        """
+        edges = np.unique(self._equal_parts(leaves, grid, stated)[1:])
+        return np.concatenate([edges, np.full(leaves - 1 - len(edges), np.inf)])
+
+    def quantile_cells(
+        self, slots: int, grid: float | None, stated: tuple[float, float] | None
+    ) -> tuple[Floats, Integers]:
+        """Return the lower edges of cells of values but the first's, and the first slot of each cell.
+
+        Each of the slots has about an equal part of the values; those that meet on the grid are one cell. One number
+        behind the last cell's is the number of slots.
+        """
+        lower = self._equal_parts(slots, grid, stated)
+        edges, firsts = np.unique(lower, return_index=True)
+        return edges[1:], np.append(firsts, slots).astype(np.int64)
+
+    def domain(self, stated: tuple[float, float] | None) -> tuple[float, float]:
+        """Return the least and the largest value of quantiles: stated bounds, or the ends of what stands out."""
+        seen = self.seen
+        if stated is not None or seen is None:
+            return (0.0, 1.0) if stated is None else stated
+        low, high = bin_ranges()
+        there = np.flatnonzero(seen)
+        return float(low[there[0]]), float(high[there[-1]])
+
+    def _equal_parts(self, parts: int, grid: float | None, stated: tuple[float, float] | None) -> Floats:
+        """Return where each of some parts begins that have about equally many of the values."""
+        low, high = bin_ranges()
+        seen = self.seen
+        if stated is None and seen is None:
+            stated = (0.0, 1.0)
+        if stated is not None:
+            low, high = np.clip(low, *stated), np.clip(high, *stated)
+            wide = np.maximum(high - low, 0.0)
+            inside = np.zeros(BINS) if seen is None else np.where(wide > 0, seen, 0.0)
+            flat = wide / wide.sum() if wide.any() else np.full(BINS, 1 / BINS)
+            seen = flat if not inside.any() else _SHAPED * inside / inside.sum() + (1 - _SHAPED) * flat
+        assert seen is not None
+        there = np.flatnonzero(seen)
+        first, last = there[0], there[-1] + 1
+        below = np.concatenate([[0.0], np.cumsum(seen[first:last])])
+        places = np.concatenate([low[first : first + 1], high[first:last]])
+        starts: Floats = np.interp(np.arange(parts) / parts, below / below[-1], places)
+        if grid is not None:
+            starts = np.floor(starts / grid + 1e-9) * grid
+        return starts + 0.0
+
+
+# Within stated bounds leaves follow the shape by this part, and are equally wide by the rest.
+_SHAPED = 0.95
+
+
+def bin_ranges() -> tuple[Floats, Floats]:
+    """Return the lower and upper ends of all bins; the outermost end at ±2⁵⁰, and the middle one is zero."""
+    ends = np.array([-_LARGEST, *EDGES, _LARGEST])
+    low, high = ends[:-1].copy(), ends[1:].copy()
+    low[BINS // 2] = high[BINS // 2] = 0.0
+    return low, high
+
+
+def _middles() -> Floats:
+    low, high = bin_ranges()
+    middles: Floats = np.sign(low + high) * np.sqrt(np.maximum(low * high, 0.0))
+    return middles
+
+
+def leaf_of(value: str, edges: tuple[float, ...] | Floats) -> str:
+    """Return SQL for the number of edges at or below a value, by halving; infinite edges are above every value."""
+    finite = [float(edge) for edge in edges if edge < math.inf]
+
+    def between(first: int, last: int) -> str:
+        if first == last:
+            return str(first)
+        middle = (first + last) // 2
+        return (
+            f"CASE WHEN {value} < {literal(finite[middle])} THEN {between(first, middle)} "
+            f"ELSE {between(middle + 1, last)} END"
+        )
+
+    return f"CAST({between(0, len(finite))} AS BIGINT)"
+
+
+def literal(number: float) -> str:
+    """Return a float as SQL that every engine reads as the same float."""
+    return f"CAST('{float(number)!r}' AS DOUBLE)"

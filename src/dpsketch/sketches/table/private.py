@@ -1,0 +1,530 @@
+"""The released table: names of groups, and numbers with intervals, as a frame."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+
+from dpsketch import plots
+from dpsketch.arrays import Floats
+from dpsketch.compound import CompoundKey, parsed_keys
+from dpsketch.core.drawn import Part
+from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.hashing import KeyType
+from dpsketch.laws.centred import FOUND, LISTED, TABLE, CentredTable
+from dpsketch.laws.corners import CornerTable
+from dpsketch.numbers import number_text, probability, real_number
+from dpsketch.release import SketchRelease, typed_keys
+from dpsketch.results import Estimates, no_formula
+from dpsketch.sketches.histogram.named import of_one_type, read_names
+from dpsketch.sketches.specs import fingerprint_of
+from dpsketch.sketches.table.columns import Column
+from dpsketch.sketches.table.decoded import Answer, Decoded, decode
+from dpsketch.sketches.table.spec import TableSpec
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+    from matplotlib.figure import Figure
+
+__all__ = ["PrivateTable", "TableView"]
+
+_ROWS_IN_TEXT, _ROWS_IN_HTML = 10, 50
+
+
+class TableView:
+    """Rows of a released table, as frames: those of its groups, or of groups that were added up.
+
+    Every number has an interval, whose ends are ``NAME_low`` and ``NAME_high``.
+    """
+
+    __slots__ = ("_decoded", "_hidden", "_names", "_order", "_table", "by")
+
+    def __init__(
+        self,
+        table: PrivateTable,
+        decoded: Decoded,
+        by: Sequence[str],
+        names: Sequence[Sequence[Any]],
+        *,
+        hidden: bool = False,
+    ) -> None:
+        self._table, self._decoded, self._hidden = table, decoded, hidden
+        self.by = tuple(by)
+        types = dict(zip(table.spec.by, table.spec.types or ("text",) * len(table.spec.by), strict=True))
+        self._names = [_typed(column, types[name]) for name, column in zip(self.by, names, strict=True)]
+        self._order = _sorted(self._names)
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns: those of groups, then each number with its two ends."""
+        ends = [f"{name}{end}" for name in self._table.value_names for end in ("", "_low", "_high")]
+        return [*self.by, *(ends if self._quantiles_add else [name for name in ends if not self._is_quantile(name)])]
+
+    @property
+    def _quantiles_add(self) -> bool:
+        return not self._hidden or isinstance(self._table.law, CentredTable)
+
+    def _is_quantile(self, name: str) -> bool:
+        stem = name.removesuffix("_low").removesuffix("_high")
+        return any(stem in column.names for column in self._table.spec.columns if column.kind == "quantiles")
+
+    def _answers(self, confidence: float, max_relative_error: float | None) -> dict[str, Floats]:
+        """Return the numbers of all columns by name, in the order of the rows."""
+        confidence = probability("confidence", confidence)
+        found: dict[str, Floats] = {}
+        for column in self._table.spec.columns:
+            if column.kind == "quantiles" and not self._quantiles_add:
+                continue
+            for name, answer in zip(column.names, self._decoded.answers(column, confidence), strict=True):
+                if self._hidden:
+                    answer = self._table.widened(column, answer, confidence)
+                blank = np.zeros(len(answer.value), np.bool_)
+                if max_relative_error is not None:
+                    limit = float(real_number("max_relative_error", max_relative_error))
+                    blank = answer.high - answer.low > 2 * limit * np.abs(answer.value)
+                for end, each in (("", answer.value), ("_low", answer.low), ("_high", answer.high)):
+                    found[f"{name}{end}"] = np.where(blank, np.nan, each)[self._order]
+        return found
+
+    def to_arrow(self, *, confidence: float = 0.95, max_relative_error: float | None = None) -> pa.Table:
+        """Return the rows as an Arrow table.
+
+        Parameters
+        ----------
+        confidence : float
+            Coverage of each interval.
+        max_relative_error : float, optional
+            Blank numbers whose interval is wider than this part of them, on either side.
+        """
+        import pyarrow as pa
+
+        order = pa.array(self._order)
+        groups = {name: column.take(order) for name, column in zip(self.by, self._names, strict=True)}
+        numbers = self._answers(confidence, max_relative_error)
+        return pa.table({**groups, **{name: pa.array(each, from_pandas=True) for name, each in numbers.items()}})
+
+    def to_polars(self, **options: Any) -> pl.DataFrame:
+        """Return the rows as a polars frame; options as for :meth:`to_arrow`."""
+        import polars as pl
+
+        return cast("pl.DataFrame", pl.from_arrow(self.to_arrow(**options)))
+
+    def to_pandas(self, **options: Any) -> pd.DataFrame:
+        """Return the rows as a pandas frame; options as for :meth:`to_arrow`."""
+        return cast("pd.DataFrame", self.to_arrow(**options).to_pandas())
+
+    def to_csv(self, path: str | PathLike[str] | None = None, **options: Any) -> str | None:
+        """Write the rows as CSV, or return them as text; options as for :meth:`to_arrow`."""
+        table = self.to_arrow(**options)
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(map(no_formula, table.column_names))
+        rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+        writer.writerows([no_formula(each) if isinstance(each, str) else each for each in row] for row in rows)
+        if path is None:
+            return text.getvalue()
+        Path(path).write_text(text.getvalue(), encoding="utf-8")
+        return None
+
+    def to_json(self, **options: Any) -> list[dict[str, Any]]:
+        """Return the rows as JSON-ready values; options as for :meth:`to_arrow`."""
+        rows = self.to_arrow(**options).to_pylist()
+        plain = (str, int, float, bool, type(None))
+        return [{name: each if isinstance(each, plain) else str(each) for name, each in row.items()} for row in rows]
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Give the rows to any library that reads Arrow streams."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def _text_rows(self, limit: int) -> tuple[list[str], list[list[str]]]:
+        """Return a heading and rows as people read them: a number with the ends of its interval."""
+        table = self.to_arrow().slice(0, limit)
+        names = [name for name in table.column_names if not name.endswith(("_low", "_high"))]
+        columns = []
+        for name in names:
+            values = table.column(name).to_pylist()
+            if name in self.by:
+                columns.append([str(value) for value in values])
+                continue
+            ends = zip(table.column(f"{name}_low").to_pylist(), table.column(f"{name}_high").to_pylist(), strict=True)
+            columns.append([_interval(value, *end) for value, end in zip(values, ends, strict=True)])
+        return names, [list(row) for row in zip(*columns, strict=True)]
+
+    def to_text(self, limit: int = _ROWS_IN_TEXT) -> str:
+        """Return the first rows as aligned text."""
+        names, rows = self._text_rows(limit)
+        wide = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+        lines = []
+        for row in [names, *rows]:
+            cells = [
+                cell.ljust(width) if place < len(self.by) else cell.rjust(width)
+                for place, (cell, width) in enumerate(zip(row, wide, strict=True))
+            ]
+            lines.append("  ".join(cells).rstrip())
+        if len(self) > limit:
+            lines.append(f"… {len(self) - limit:,} more rows")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Return the first rows as notebooks show them."""
+        names, rows = self._text_rows(_ROWS_IN_HTML)
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+        more = f"<p>… {len(self) - len(rows):,} more rows</p>" if len(self) > len(rows) else ""
+        promise = html.escape(str(self._table.guarantee))
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}<p>{promise}</p>"
+
+    def estimates(self, name: str, *, confidence: float = 0.95) -> Estimates:
+        """Return one column of numbers with its intervals, by group."""
+        numbers = self._answers(confidence, None)
+        if name not in numbers:
+            raise InvalidInput(f"the table has no column {name!r}. It has {', '.join(self._table.value_names)}.")
+        groups = [column.to_pylist() for column in self._names]
+        keys = [groups[0][i] if len(groups) == 1 else CompoundKey(str(each[i]) for each in groups) for i in self._order]
+        ends = numbers[name], numbers[f"{name}_low"], numbers[f"{name}_high"]
+        return Estimates(keys, *ends, confidence, self._table.meanings[name])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateTable(SketchRelease):
+    """A released table: a row for each listed group, an interval for each number.
+
+    Attributes
+    ----------
+    spec : TableSpec
+        The public spec.
+    drawn : Drawn
+        What was published, with the law that it was drawn by.
+    groups : list
+        The names of the groups: the public list, or those that were found.
+    """
+
+    kind: ClassVar[str] = "table"
+    spec_type: ClassVar[Any] = TableSpec
+
+    spec: TableSpec
+    groups: list[Any] = field(init=False, repr=False)
+    _decoded: Decoded = field(init=False, repr=False)
+    _view: TableView = field(init=False, repr=False)
+
+    @classmethod
+    def _takes(cls, spec: Any, parts: Mapping[str, Part]) -> bool:
+        law = parts[TABLE].law if parts.keys() == {TABLE} else None
+        measures = spec.measures()
+        match law:
+            case CentredTable():
+                return law.measures == measures and (law.held is None) is (spec.unit.level == "record")
+            case CornerTable():
+                shares = tuple(tuple(map(float, draws.shares)) for draws in law.draws)
+                asked = tuple(spec.shares_of(measure) for measure in law.quantiles)
+                by_user = spec.unit.level == "user"
+                return law.all_measures == measures and shares == asked and law.by_user is by_user
+        return False
+
+    def __post_init__(self) -> None:
+        arrays = self.drawn.parts[TABLE].arrays
+        names = [*read_names(arrays[LISTED], self.spec), *read_names(arrays[FOUND], self.spec)]
+        if not of_one_type(names, self.spec.key_type):
+            raise FileRefused("the file's groups are not of the type that it states.")
+        object.__setattr__(self, "groups", names)
+        object.__setattr__(self, "_decoded", decode(self.spec, self.law, arrays))
+        object.__setattr__(self, "_view", TableView(self, self._decoded, self.spec.by, self._columns_of(names)))
+
+    def _columns_of(self, names: list[Any]) -> list[list[Any]]:
+        """Return the names of groups as columns."""
+        if len(self.spec.by) == 1:
+            return [names]
+        return [[name[place] for name in names] for place in range(len(self.spec.by))]
+
+    def __repr__(self) -> str:
+        lines = [f"<PrivateTable of {len(self.groups):,} groups, spec {fingerprint_of(self.spec)}>", self.to_text()]
+        return "\n".join([*lines, str(self.guarantee)])
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    @property
+    def law(self) -> CentredTable | CornerTable:
+        """The law that the table was drawn by."""
+        return cast("CentredTable | CornerTable", self.drawn.parts[TABLE].law)
+
+    @property
+    def value_names(self) -> list[str]:
+        """The names of the numbers."""
+        return [name for column in self.spec.columns for name in column.names]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of its frames."""
+        return self._view.columns
+
+    def to_arrow(self, *, confidence: float = 0.95, max_relative_error: float | None = None) -> pa.Table:
+        """Return the table as an Arrow table: the group columns, then each number with the ends of its interval.
+
+        Parameters
+        ----------
+        confidence : float
+            Coverage of each interval. An interval is for what was counted: after users were bounded and values were
+            clipped.
+        max_relative_error : float, optional
+            Blank numbers whose interval is wider than this part of them, on either side. Those that stay are more
+            often too high than too low.
+        """
+        return self._view.to_arrow(confidence=confidence, max_relative_error=max_relative_error)
+
+    def to_polars(self, *, confidence: float = 0.95, max_relative_error: float | None = None) -> pl.DataFrame:
+        """Return the table as a polars frame; parameters as for :meth:`to_arrow`."""
+        return self._view.to_polars(confidence=confidence, max_relative_error=max_relative_error)
+
+    def to_pandas(self, *, confidence: float = 0.95, max_relative_error: float | None = None) -> pd.DataFrame:
+        """Return the table as a pandas frame; parameters as for :meth:`to_arrow`."""
+        return self._view.to_pandas(confidence=confidence, max_relative_error=max_relative_error)
+
+    def to_csv(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        confidence: float = 0.95,
+        max_relative_error: float | None = None,
+    ) -> str | None:
+        """Write the table as CSV, or return it as text; parameters as for :meth:`to_arrow`."""
+        return self._view.to_csv(path, confidence=confidence, max_relative_error=max_relative_error)
+
+    def to_json(self, *, confidence: float = 0.95, max_relative_error: float | None = None) -> list[dict[str, Any]]:
+        """Return the rows as JSON-ready values; parameters as for :meth:`to_arrow`."""
+        return self._view.to_json(confidence=confidence, max_relative_error=max_relative_error)
+
+    def to_text(self, limit: int = _ROWS_IN_TEXT) -> str:
+        """Return the first rows as aligned text."""
+        return self._view.to_text(limit)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Give the table to any library that reads Arrow streams."""
+        return self._view.__arrow_c_stream__(requested_schema)
+
+    def _repr_html_(self) -> str:
+        """Return the first rows as notebooks show them."""
+        return self._view._repr_html_()
+
+    def rollup(self, *by: str) -> TableView:
+        """Add up groups: one row for each combination of some of the group columns.
+
+        Parameters
+        ----------
+        *by : str
+            The group columns to keep. Without any, all listed groups become one row.
+
+        Accuracy
+        --------
+        Groups that are not listed are in :attr:`others`, and may belong to any row: the intervals of counts and sums
+        reach up by what ``others`` may hold. ``users`` counts pairs of users and groups, because a user may be in
+        several groups of one row. Quantiles that were drawn for each group do not add up, and are left out.
+        """
+        for name in by:
+            if name not in self.spec.by:
+                raise InvalidInput(f"{name!r} is not a group column. The table has {', '.join(self.spec.by)}.")
+        columns = dict(zip(self.spec.by, self._columns_of(self.groups), strict=True))
+        rows = list(zip(*(columns[name] for name in by), strict=True)) if by else [()] * len(self.groups)
+        groups = list(dict.fromkeys(rows))
+        places = {group: place for place, group in enumerate(groups)}
+        # The last row is that of all other groups, and stays apart.
+        index = np.array([*(places[row] for row in rows), len(groups)], np.int64)
+        rolled = self._decoded.rolled(index, len(groups) + 1)
+        names = [[group[place] for group in groups] for place in range(len(by))]
+        return TableView(self, rolled, by, names, hidden=True)
+
+    def widened(self, column: Column, answer: Answer, confidence: float) -> Answer:
+        """Return the numbers of rows that were added up, with room for the groups that are not listed."""
+        if column.kind in ("mean", "quantiles"):
+            return answer
+        (others,) = self._decoded.answers(column, confidence)
+        _, head = self._decoded.heads(confidence)
+        most, least = max(0.0, float(others.high[-1])), 0.0
+        if column.kind == "sum":
+            low, high, _ = self._decoded.ranges[cast("Any", self.spec.measure_of(column))]
+            if low < 0:
+                users = max(0.0, float(head[-1]))
+                most, least = users * max(high, 0.0), users * low
+        return Answer(answer.value, answer.low + least, answer.high + most)
+
+    @property
+    def others(self) -> dict[str, float]:
+        """The numbers of all groups that are not listed, together: ``NAME``, ``NAME_low`` and ``NAME_high``."""
+        found: dict[str, float] = {}
+        for column in self.spec.columns:
+            for name, answer in zip(column.names, self._decoded.answers(column, 0.95), strict=True):
+                ends = {"": answer.value, "_low": answer.low, "_high": answer.high}
+                found |= {f"{name}{end}": float(each[-1]) for end, each in ends.items()}
+        return found
+
+    @property
+    def bounds(self) -> dict[str, Any]:
+        """To what contributions were bounded: groups and records of a user, and the range of each column."""
+        arrays = self.drawn.parts[TABLE].arrays
+        found: dict[str, Any] = {}
+        if self.spec.unit.level == "user":
+            found["max_keys"] = self.law.rows_of_a_user(arrays)
+        for column in self.spec.columns:
+            measure = self.spec.measure_of(column)
+            if measure is None or measure.kind == "quantiles":
+                continue
+            low, high, _ = self._decoded.ranges[measure]
+            for name in column.names:
+                found[name] = (low, high)
+        if self.spec.unit.level == "user" and isinstance(self.law, CentredTable):
+            found["max_records"] = self.law.records_of_a_user(arrays)
+        return found
+
+    @property
+    def cut(self) -> dict[str, float | None]:
+        """Estimated part that the bounds cut, by column; None where it does not stand out of the noise.
+
+        For ``max_keys`` it is the part of the pairs of users and groups that do not count; for a sum, mean or count the
+        part of its absolute total.
+        """
+        arrays = self.drawn.parts[TABLE].arrays
+        found: dict[str, float | None] = {}
+        if self.spec.unit.level == "user":
+            found["max_keys"] = self.law.users_cut(arrays)
+        for column in self.spec.columns:
+            measure = self.spec.measure_of(column)
+            if measure is not None and measure.kind != "quantiles":
+                found |= dict.fromkeys(column.names, self._decoded.ranges[measure].cut)
+        return found
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """What each number counts, in words."""
+        by_user, found = self.spec.unit.level == "user", dict[str, str]()
+        bounds = self.bounds
+        kept = f"; a user counts in at most {bounds['max_keys']} groups" if by_user else ""
+        for column in self.spec.columns:
+            measure = self.spec.measure_of(column)
+            clipped = ""
+            if measure is not None and measure.kind != "quantiles" and column.kind != "count":
+                low, high, _ = self._decoded.ranges[measure]
+                clipped = f", clipped to {number_text(low)} to {number_text(high)}"
+            each = " for each user" if by_user and column.kind == "sum" else ""
+            for name in column.names:
+                match column.kind:
+                    case "users":
+                        words = f"users{kept}" if by_user else "records"
+                    case "count":
+                        most = f", at most {bounds[name][1]:g} for each user" if by_user else ""
+                        words = f"records{most}{kept}"
+                    case "sum":
+                        words = f"sum of {column.value}{clipped}{each}{kept}"
+                    case "mean":
+                        over = f" over {column.over}" if by_user else ""
+                        words = f"mean of {column.value}{over}{clipped}{kept}"
+                    case "quantiles":
+                        words = f"quantile of {column.value}{', users weigh alike' if by_user else ''}{kept}"
+                found[name] = words
+        return found
+
+    @property
+    def counts(self) -> str:
+        """What an estimate counts."""
+        return next(iter(self.meanings.values()))
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a reader of the file may want to know beside spec and guarantee."""
+        return {
+            "groups": len(self.groups),
+            "bounds": {name: list(each) if isinstance(each, tuple) else each for name, each in self.bounds.items()},
+            "cut": self.cut,
+            "meanings": self.meanings,
+            "others": self.others,
+        }
+
+    def answer(
+        self, asked: Sequence[Any], *, confidence: float, estimator: str | None, key_type: KeyType | None
+    ) -> Estimates:
+        """Return all numbers of the groups asked for; a group and a column are one key."""
+        if estimator is not None:
+            raise InvalidInput("a table's numbers have one estimate: leave the estimator out.")
+        keys: list[Any]
+        if self.spec.key_columns:
+            keys = list(parsed_keys(asked, self.spec.key_columns))
+        else:
+            keys = typed_keys(asked, self.spec.key_type, key_type)
+        places = {name: place for place, name in enumerate(self.groups)}
+        if missing := [key for key in keys if key not in places]:
+            raise InvalidInput(f"{len(missing)} of the groups asked for are not listed in this table.")
+        found: list[tuple[Any, float, float, float]] = []
+        for key in keys or self.groups:
+            for column in self.spec.columns:
+                for name, answer in zip(column.names, self._decoded.answers(column, confidence), strict=True):
+                    at = places[key]
+                    found.append((CompoundKey((str(key), name)), answer.value[at], answer.low[at], answer.high[at]))
+        value, low, high = np.array([each[1:] for each in found], np.float64).reshape(-1, 3).T
+        return Estimates([each[0] for each in found], value, low, high, confidence, self.counts)
+
+    def plot(self, column: str | None = None, *, n: int = 20) -> Figure:
+        """Draw one column of the ``n`` groups in which it is largest, with intervals.
+
+        Parameters
+        ----------
+        column : str, optional
+            The name of the number; the first by default.
+        n : int
+            The number of groups.
+        """
+        found = self._view.estimates(column or self.value_names[0])
+        order = np.argsort(-found.value, kind="stable")[:n]
+        chosen = Estimates(
+            [found.key[i] for i in order], found.value[order], found.low[order], found.high[order], found.confidence,
+            found.counts,
+        )  # fmt: skip
+        return plots.bars(chosen, f"{column or self.value_names[0]}, {self.title()}")
+
+
+def _interval(value: float | None, low: float | None, high: float | None) -> str:
+    """Return a number with the ends of its interval, as people read it."""
+    if value is None:
+        return "–"
+    ends = "" if low is None or high is None else f" [{number_text(low)}, {number_text(high)}]"
+    return f"{number_text(value)}{ends}"
+
+
+def _typed(column: Sequence[Any], kind: str) -> Any:
+    """Return a column of names by the type that its source declared."""
+    import pyarrow as pa
+
+    types = {
+        "date": pa.date32(), "timestamp": pa.timestamp("us"), "zoned_timestamp": pa.timestamp("us", "UTC"),
+        "boolean": pa.bool_(), "int": pa.int64(),
+    }  # fmt: skip
+    listed = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in column]
+    if listed and isinstance(listed[0], int):
+        return pa.array(listed, pa.int64())
+    texts = pa.array([str(each) for each in listed], pa.string())
+    try:
+        return texts.cast(types[kind]) if kind in types else texts
+    except pa.ArrowInvalid:
+        return texts
+
+
+def _sorted(columns: Sequence[Any]) -> Any:
+    """Return the order of rows by their group columns."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not columns:
+        return np.zeros(1, np.int64)
+    table = pa.table({str(place): column for place, column in enumerate(columns)})
+    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])
+    return np.asarray(order).astype(np.int64)

@@ -1,0 +1,270 @@
+"""The sensitive table: exact records come in, a table of private aggregates by group goes out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+import pyarrow as pa
+
+from dpsketch import files
+from dpsketch.arrays import Floats
+from dpsketch.bounding import read_users
+from dpsketch.columns import UserType, as_column, has_schema, user_type_of
+from dpsketch.compound import compound_keys, join_parts
+from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
+from dpsketch.laws.centred import TableState
+from dpsketch.laws.groups import TableContent
+from dpsketch.privacy import Budget, Neighbours, per_record, per_user
+from dpsketch.sketches.frames import frame_columns
+from dpsketch.sketches.histogram.named import named_column, names_of
+from dpsketch.sketches.sketch import Sketch
+from dpsketch.sketches.store import Limit
+from dpsketch.sketches.table.calibration import Names
+from dpsketch.sketches.table.columns import Column, count
+from dpsketch.sketches.table.private import PrivateTable
+from dpsketch.sketches.table.spec import TableSpec
+from dpsketch.sketches.table.store import RecordStore, record_rows
+from dpsketch.sketches.weights import checked_total
+
+if TYPE_CHECKING:
+    from dpsketch.ledger import Ledger
+
+__all__ = ["Table"]
+
+
+class Table(Sketch[TableSpec, PrivateTable]):
+    """A private GROUP BY: counts, users, sums, means and quantiles of every group, in one release.
+
+    Parameters
+    ----------
+    by : str or sequence of str
+        The columns that name a group.
+    columns : sequence of Column, optional
+        What to compute for each group: ``dps.count()``, ``dps.users()``, ``dps.sum("x")``, ``dps.mean("x")``,
+        ``dps.quantiles("x", [.5, .9])``. By default the count.
+    user : str, optional
+        The column that says whose a record is. With it a release protects users, without it single records.
+    max_keys : int or "auto", optional
+        Maximum number of groups in which a user counts. By default each release chooses it privately.
+    max_records : int or "auto", optional
+        Maximum number of a user's records that count in one group. By default each release chooses it privately.
+    neighbours : {"add_remove", "replace"}
+        The neighbour relation of the guarantee.
+    memory_limit : str, optional
+        About how much memory the table may take, such as ``"2GB"``; what does not fit goes to disk.
+    temp_directory : path, optional
+        Goes with ``memory_limit``: where the temporary folder is made.
+
+    Privacy
+    -------
+    A release protects one user with all records, or one record. Names of groups, head counts, columns and all bounds
+    that are chosen share one budget. Groups that are not listed are one more row, ``others``.
+
+    Examples
+    --------
+    >>> import dpsketch as dps, pyarrow as pa
+    >>> visits = pa.table({"country": ["FR"] * 600 + ["US"] * 900, "amount": [5.0] * 600 + [9.0] * 900})
+    >>> table = dps.Table(by="country", columns=[dps.count(), dps.mean("amount", bounds=(0, 10))])
+    >>> table.update(visits)
+    >>> private = table.release(epsilon=1.0, delta=1e-6)
+    >>> private.to_arrow().column("country").to_pylist()
+    ['FR', 'US']
+    """
+
+    kind: ClassVar[str] = "table"
+    spec_type: ClassVar[Any] = TableSpec
+    release_type: ClassVar[Any] = PrivateTable
+    chooses_bounds: ClassVar[bool] = True
+    takes: ClassVar[tuple[str, ...]] = ("users",)
+
+    _store: RecordStore
+
+    def __init__(
+        self,
+        *,
+        by: str | Sequence[str],
+        columns: Sequence[Column] = (),
+        user: str | None = None,
+        max_keys: int | Literal["auto"] | None = None,
+        max_records: int | Literal["auto"] | None = None,
+        neighbours: Neighbours = "add_remove",
+        memory_limit: str | None = None,
+        temp_directory: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if user is None and not (max_keys is None and max_records is None):
+            raise InvalidInput("max_keys= and max_records= bound users: say user= as well, the column that names them.")
+        if memory_limit is None and temp_directory is not None:
+            raise InvalidInput("temp_directory= goes with memory_limit=: without it nothing goes to disk.")
+        if user is None:
+            unit = per_record(neighbours=neighbours)
+        else:
+            unit = per_user("auto" if max_keys is None else max_keys, neighbours=neighbours)
+        names = (by,) if isinstance(by, str) else tuple(by)
+        bound = None if isinstance(max_records, str) or max_records is None else int(max_records)
+        if isinstance(max_records, str) and max_records != "auto":
+            raise InvalidInput("max_records is a whole number, or 'auto'.")
+        self._start(TableSpec(unit, names, tuple(columns) or (count(),), user, bound))
+        if memory_limit is not None:
+            self._store.limit = Limit.of(memory_limit, None if temp_directory is None else os.fspath(temp_directory))
+
+    def _start(self, spec: TableSpec) -> None:
+        super()._start(spec)
+        kinds = {measure.value: set[str]() for measure in spec.measures() if measure.value >= 0}
+        for measure in spec.measures():
+            if measure.value >= 0:
+                kinds[measure.value].add(measure.kind)
+        totals = [value for value, each in sorted(kinds.items()) if each & {"total", "user_mean"}]
+        samples = [value for value, each in sorted(kinds.items()) if each & {"record_mean", "quantiles"}]
+        self._store = RecordStore(
+            by_user=spec.unit.level == "user", values=len(spec.values), totals=totals, samples=samples
+        )
+
+    def empty_like(self) -> Self:
+        """Start an empty table that will merge with this one, under the same memory limit."""
+        table = super().empty_like()
+        table._store.limit = self._store.limit
+        return table
+
+    def update(self, frame: Any) -> None:  # type: ignore[override]
+        """Add the records of a frame.
+
+        Parameters
+        ----------
+        frame : pandas, polars or Arrow frame, DuckDB relation, or iterator of these
+            It has the columns that the table names. Records with a missing group, user or value count for nothing.
+        """
+        spec = self._spec
+        wanted = [*spec.by, *spec.values, *([] if spec.user is None else [spec.user])]
+        for columns in frame_columns(frame, wanted):
+            groups = [columns[name] for name in spec.by]
+            types = [_declared(column, name) for column, name in zip(groups, spec.by, strict=True)]
+            records = groups[0] if len(groups) == 1 else join_parts(groups)
+            values = [_numbers(columns[name], name) for name in spec.values]
+            self._add(records, users=None if spec.user is None else columns[spec.user], values=values, key_types=types)
+
+    def _add(  # type: ignore[override]
+        self,
+        records: Any,
+        *,
+        users: Any = None,
+        values: Sequence[Any] = (),
+        key_types: Sequence[UserType | None] = (),
+        disjoint_users: bool = False,
+    ) -> None:
+        """Add records, as part of a change: their groups, users, and a column of numbers for each value."""
+        spec, counted = self._spec, self._counted
+        column, found, declared = named_column(records, self._key_type if len(spec.by) == 1 else "text")
+        types = tuple(each for each in key_types if each is not None)
+        if spec.types and types and spec.types != types:
+            raise SpecMismatch("the columns of groups have other types than those of the records so far.")
+        owners: pa.ChunkedArray | None = None
+        if self._protects_users(users, disjoint_users):
+            read = read_users(users, len(column))
+            owners, counted = read.column, counted.typed(read.user_type)
+        numbers = [np.asarray(value, np.float64) for value in values]
+        if len(numbers) != len(spec.values) or any(len(value) != len(column) for value in numbers):
+            raise InvalidInput("the columns have different lengths; each needs one entry a record.")
+        rows = record_rows(column, owners, numbers)
+        mass = checked_total(self._mass, 1, 1, rows.table.num_rows)
+        self._begin_change()
+        self._counted, self._mass = counted, mass
+        self._store.add(rows)
+        self._skipped += rows.skipped
+        self._note_type(found, declared if len(spec.by) == 1 else None)
+        if types and not self._spec.types:
+            self._spec = replace(self._spec, types=types)
+
+    def _absorb(self, other: Self) -> None:
+        self._store.merge(other._store)
+
+    def release(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        groups: Any = None,
+        names: Names = "less",
+        ledger: Ledger | str | None = None,
+        dataset: str | None = None,
+        part: str | None = None,
+    ) -> PrivateTable:
+        """Charge the budget, draw the noise, and return the table that may be published.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The guarantee. Groups that are on no public list need δ > 0.
+        rho : float
+            A zero-concentrated budget instead; goes with ``groups=``.
+        groups : list of names or tuples, or a frame with the group columns, optional
+            A public list: each of its groups gets a row, also if nobody is in it. It must not come from the data.
+        names : {"less", "more"}
+            How much of the budget finds names: a quarter, or half. With ``"more"`` there are more groups, and more
+            noise in each.
+        ledger, dataset, part : Ledger or URL, str, str, optional
+            Where to charge the release; charged before any noise is drawn.
+
+        Privacy
+        -------
+        (ε, δ)-differential privacy for the table's unit and neighbour relation, of the whole release.
+        """
+        spec, budget = self._spec, Budget(epsilon, delta, rho)
+        listed = None if groups is None else _listed(groups, spec)
+        (law,) = spec.laws(budget, groups=listed, names=names)
+        tables = self._store.tables()  # before the charge: what cannot be put in order costs nothing
+        permit = self._pay(spec, (law,), budget, self._account(ledger, dataset, part))
+        content = TableContent(tables, by_user=spec.unit.level == "user", columns=self._store.columns)
+        spelled = [str(name) if spec.key_columns else name for name in listed or []]
+        return PrivateTable(spec, permit.draw_all(TableState(content, spelled)))
+
+    def _to_document(self) -> files.Document:
+        header, arrays = self._store.to_document()
+        document = super()._to_document()
+        return replace(document, header={**document.header, **header}, arrays={**document.arrays, **arrays})
+
+    def _restore(self, document: files.Document) -> None:
+        self._mass = max(self._mass, self._store.restore(document.header, document.arrays))
+        if self._store.key_type not in (None, self._spec.key_type or self._store.key_type):
+            raise FileRefused("the file's groups are of another type than its spec states.")
+
+
+def _declared(column: Any, name: str) -> UserType | None:
+    """Return what the type of a frame's column of groups says, never what its values are."""
+    found = as_column(column)
+    if not has_schema(column):
+        kind = getattr(found.type, "value_type", found.type)
+        if not (pa.types.is_null(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            raise InvalidInput(
+                f"the column {name!r} has no type of its own, and holds something else than text. Give it a type, as "
+                "in frame.astype({...})."
+            )
+        return "text"
+    return user_type_of(found.type)
+
+
+def _numbers(column: Any, name: str) -> Floats:
+    """Return a column of values as floats; missing ones are NaN."""
+    found = as_column(column)
+    if pa.types.is_dictionary(found.type):
+        found = found.cast(found.type.value_type)
+    kind = found.type
+    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if not (numeric or pa.types.is_null(kind)):
+        raise InvalidInput(f"the column {name!r} does not hold numbers. Convert it first.")
+    values: Floats = np.asarray(found.cast(pa.float64()).to_numpy(), np.float64)
+    return values
+
+
+def _listed(groups: Any, spec: TableSpec) -> list[Any]:
+    """Return the names of a public list, each once."""
+    if hasattr(groups, "columns") or hasattr(groups, "column_names"):
+        (columns,) = frame_columns(groups, list(spec.by))
+        parts = [as_column(columns[name]).to_pylist() for name in spec.by]
+        groups = parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
+    names = compound_keys(groups, spec.by) if spec.key_columns else names_of(groups, spec)
+    return list(dict.fromkeys(names))

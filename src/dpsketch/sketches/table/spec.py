@@ -1,0 +1,204 @@
+"""The public spec of a table: its groups, its columns and its unit, and the laws of its releases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpsketch.columns import UserType
+from dpsketch.core.codec import stored
+from dpsketch.core.drawn import Receipt, promise
+from dpsketch.core.laws import Law
+from dpsketch.core.move import Table as CoreTable
+from dpsketch.errors import InvalidInput
+from dpsketch.hashing import KeyType
+from dpsketch.laws.bounds import shape_table
+from dpsketch.laws.centred import held_table, measure_table, users_table
+from dpsketch.laws.corners import cells_table
+from dpsketch.laws.groups import Measure
+from dpsketch.laws.rounds import weights_table
+from dpsketch.privacy import Budget, PureCost, Unit
+from dpsketch.sketches.specs import ReleasePreview, Spec
+from dpsketch.sketches.table.calibration import CAP, MOST_CORNERS, Names, centred_table, corner_table
+from dpsketch.sketches.table.columns import Column
+
+__all__ = ["TableSpec"]
+
+# The levels of a tree of quantiles.
+_LEVELS = 5
+_BYTES_A_RECORD = 64
+_GUESSED_RECORDS = 100_000
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class TableSpec(Spec):
+    """All that two tables must share to merge. Public.
+
+    Attributes
+    ----------
+    unit : Unit
+        Whose presence a release hides.
+    by : tuple of str
+        The columns that name a group.
+    columns : tuple of Column
+        The aggregates.
+    user : str or None
+        The column that says whose a record is.
+    max_records : int or None
+        The number of records of a user that count in one group; None if each release chooses it.
+    key_type : {"int", "text"} or None
+        What groups are, where one column names them.
+    types : tuple of str
+        What the columns of groups are, as their source declares; empty before that is known.
+    """
+
+    unit: Unit
+    by: tuple[str, ...]
+    columns: tuple[Column, ...]
+    user: str | None = None
+    max_records: int | None = None
+    key_type: KeyType | None = None
+    types: tuple[UserType, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.unit, Unit):
+            raise InvalidInput("unit must be dps.per_record(…) or dps.per_user(…).")
+        if not self.by or len(set(self.by)) < len(self.by) or not all(isinstance(name, str) for name in self.by):
+            raise InvalidInput("by names the columns of a group, each once, as in by=['country', 'day'].")
+        if not self.columns or not all(isinstance(column, Column) for column in self.columns):
+            raise InvalidInput("columns are what to compute for each group, as in [dps.count(), dps.sum('amount')].")
+        names = [name for column in self.columns for name in column.names]
+        names += [*self.by, *(f"{name}_{end}" for name in names for end in ("low", "high"))]
+        if len(set(names)) < len(names):
+            raise InvalidInput("two columns of the table have one name. Give one of them another, with name=.")
+        if (self.user is None) is not (self.unit.level == "record"):
+            raise InvalidInput("a table has a user column if, and only if, its unit is a user.")
+        if self.max_records is not None and (self.unit.level == "record" or self.max_records < 1):
+            raise InvalidInput("max_records goes with a user column, and is at least 1.")
+        if self.unit.level == "record" and len({(m.value, m.stated) for m in self._linear()}) > len(
+            {m.value for m in self._linear()}
+        ):
+            raise InvalidInput("one column of values has two ranges. State the same bounds for its sum and its mean.")
+
+    @property
+    def summary(self) -> str:
+        """A few words for the sketch's printed form."""
+        return f"by {', '.join(self.by)}"
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns of compound keys; empty if one column names a group."""
+        return self.by if len(self.by) > 1 else ()
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The columns of values, each once."""
+        return tuple(dict.fromkeys(column.value for column in self.columns if column.value is not None))
+
+    def measures(self) -> tuple[Measure, ...]:
+        """Return the numbers that a unit gives to a row, each once: linear ones, then quantiles."""
+        return (*self._linear(), *self._quantiles())
+
+    def measure_of(self, column: Column) -> Measure | None:
+        """Return the number from which a column is computed; None for the head count."""
+        by_user = self.unit.level == "user"
+        at = -1 if column.value is None else self.values.index(column.value)
+        stated = (column.low, column.high)
+        match column.kind:
+            case "users":
+                return None
+            case "count":
+                high = None if self.max_records is None else float(self.max_records)
+                return Measure("count", "count", -1, None if high is None else 1.0, high) if by_user else None
+            case "sum" | "mean" if not by_user:
+                return Measure(f"total {column.value}", "total", at, *stated)
+            case "sum":
+                return Measure(f"total {column.value}", "total", at, *stated)
+            case "mean" if column.over == "users":
+                return Measure(f"mean {column.value}", "user_mean", at, *stated)
+            case "mean":
+                return Measure(f"record mean {column.value}", "record_mean", at, *stated)
+            case "quantiles":
+                return Measure(f"quantiles {column.value}", "quantiles", at, *stated, _LEVELS, column.grid)
+
+    def _linear(self) -> tuple[Measure, ...]:
+        means = any(c.kind == "mean" and c.over == "records" for c in self.columns)
+        needed = [Column("count")] if means and self.unit.level == "user" else []
+        found = [self.measure_of(column) for column in [*needed, *self.columns] if column.kind != "quantiles"]
+        return tuple(dict.fromkeys(measure for measure in found if measure is not None))
+
+    def _quantiles(self) -> tuple[Measure, ...]:
+        found = [self.measure_of(column) for column in self.columns if column.kind == "quantiles"]
+        return tuple(dict.fromkeys(measure for measure in found if measure is not None))
+
+    def shares_of(self, measure: Measure) -> tuple[float, ...]:
+        """Return the quantiles that are asked of a tree."""
+        asked = {share for column in self.columns if self.measure_of(column) == measure for share in column.shares}
+        return tuple(sorted(asked))
+
+    def weight_of(self, measure: Measure | None) -> float:
+        """Return the importance of a measure: that of the columns which are computed from it."""
+        return max((column.weight for column in self.columns if self.measure_of(column) == measure), default=1.0)
+
+    def arrays(self) -> dict[str, Any]:
+        """Return no arrays: the sketch keeps a state of its own."""
+        return {}
+
+    @property
+    def memory(self) -> int:
+        """About the bytes of a hundred thousand records; memory grows with the records."""
+        return _BYTES_A_RECORD * _GUESSED_RECORDS
+
+    def tables(self) -> tuple[CoreTable, ...]:
+        """Return head counts, columns, shapes, users by number of rows, weights of groups, and cells."""
+        keys, measures = self.unit.max_keys, self.measures()
+        found = [users_table(keys), *(measure_table(measure, keys) for measure in measures)]
+        found += [shape_table(measure.name) for measure in measures]
+        found += [held_table()] if self.unit.level == "user" else []
+        found += [weights_table(min(keys, CAP))]
+        linear = len(self._linear())
+        return (*found, *([cells_table(keys, linear)] if linear <= MOST_CORNERS else []))
+
+    def laws(self, budget: Budget, *, groups: Sequence[Any] | None = None, names: Names = "less") -> tuple[Law, ...]:
+        """Choose the law of a release at this budget, from the spec and the options alone.
+
+        Corners carry Laplace noise: for records with at most three columns of values, and wherever δ = 0. All else
+        carries Gaussian noise.
+        """
+        if names not in ("less", "more"):
+            raise InvalidInput("names is 'less' or 'more': how much of the budget finds the names of groups.")
+        pure = isinstance(budget.cost, PureCost)
+        if groups is None and pure:
+            raise InvalidInput(
+                "names of groups that are on no public list need delta > 0, as in delta=1e-6. With delta=0 give a "
+                "public list: groups=[…]."
+            )
+        if groups is None and budget.rho is not None:
+            raise InvalidInput("rho= needs a public list, groups=[…]: names on no list need epsilon= and delta=.")
+        by_corners = pure or (self.unit.level == "record" and budget.rho is None)
+        if pure and len(self._linear()) > MOST_CORNERS:
+            raise InvalidInput("with delta=0 a table has at most three columns of values. State a delta above 0.")
+        if pure and any(measure.kind == "record_mean" for measure in self._linear()):
+            raise InvalidInput("with delta=0 a mean of users' records is over users: say over='users'.")
+        if pure and self.unit.chosen:
+            raise InvalidInput("with delta=0 state max_keys=: a bound is chosen with Gaussian noise.")
+        if by_corners and len(self._linear()) <= MOST_CORNERS:
+            return (corner_table(self, budget, found=groups is None),)
+        return (centred_table(self, budget, found=groups is None, names=names),)
+
+    def words(self, laws: tuple[Law, ...]) -> str:
+        """Return the mechanism in words."""
+        return laws[0].words
+
+    def preview(self, **options: Any) -> ReleasePreview:
+        """Say what a release at this budget would promise, and how far off a head count is."""
+        budget = Budget(options.pop("epsilon", None), options.pop("delta", None), options.pop("rho", None))
+        (law,) = self.laws(budget, **options)
+        error: float = law.head_error  # type: ignore[attr-defined]
+        return ReleasePreview(promise(self, Receipt(budget, (law,))), error, error)
+
+    def typed(self, types: Sequence[UserType], key_type: KeyType | None) -> TableSpec:
+        """Return the spec with what the columns of groups are."""
+        return replace(self, types=tuple(types), key_type=key_type if len(self.by) == 1 else None)
