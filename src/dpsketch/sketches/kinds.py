@@ -206,6 +206,7 @@ KINDS: dict[str, Kind] = {
             weighs=False,
             whole_users=False,
             collides=False,
+            plan_path="dpsketch.plan.group_by:plan_table",
         ),
         Kind(
             "histogram",
