@@ -93,6 +93,8 @@ class GroupQuery:
         The aggregates, in the order of the query.
     where : RowExpression or None
         The condition on the records.
+    needed : tuple of str
+        What COUNT(x) names: a record without it counts for nothing.
     selected : tuple of str or int
         The columns of the answer: names of group columns, and numbers of aggregates.
     having : str or None
@@ -111,6 +113,7 @@ class GroupQuery:
     computed: tuple[RowExpression, ...]
     aggregates: tuple[Aggregate, ...]
     where: RowExpression | None
+    needed: tuple[str, ...]
     selected: tuple[str | int, ...]
     having: str | None = None
     order: tuple[str, ...] = ()
@@ -266,8 +269,8 @@ class _Reader:
         limit, offset = _limit(node)
         return GroupQuery(
             source["table_name"], source["schema_name"] or None, by, tuple(self.computed.values()),
-            tuple(self.aggregates), self._where(node["where_clause"]), tuple(selected), having, order, reads, limit,
-            offset,
+            tuple(self.aggregates), self._where(node["where_clause"]), tuple(dict.fromkeys(self.there)),
+            tuple(selected), having, order, reads, limit, offset,
         )  # fmt: skip
 
     def _named_group(self, group: Any, items: list[Any]) -> Any:

@@ -30,6 +30,7 @@ from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.table.columns import Column
 from dpsketch.sketches.table.decoded import Answer, Decoded, decode
 from dpsketch.sketches.table.spec import TableSpec
+from dpsketch.texts import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -186,7 +187,7 @@ class TableView:
         for name in names:
             values = table.column(name).to_pylist()
             if name in self.by:
-                columns.append([str(value) for value in values])
+                columns.append([printable(str(value)) for value in values])
                 continue
             ends = zip(table.column(f"{name}_low").to_pylist(), table.column(f"{name}_high").to_pylist(), strict=True)
             columns.append([_interval(value, *end) for value, end in zip(values, ends, strict=True)])
