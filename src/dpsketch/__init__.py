@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dpsketch.privacy import Unit as Unit
     from dpsketch.privacy import per_record as per_record
     from dpsketch.privacy import per_user as per_user
+    from dpsketch.queries import sql as sql
     from dpsketch.results import Estimate as Estimate
     from dpsketch.results import Estimates as Estimates
     from dpsketch.seeds import keyed as keyed
@@ -92,6 +93,7 @@ _HOMES = {
     "kinds": "load load_sensitive",
     "ledger": "Ledger",
     "privacy": "Budget Guarantee Unit per_record per_user",
+    "queries": "sql",
     "results": "Estimate Estimates",
     "sketches.continual.series": "PrivateSeries",
     "sketches.continual.sketch": "ContinualSketch",

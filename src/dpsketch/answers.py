@@ -131,6 +131,8 @@ def _top(
     progress: Callable[[int, int], None] | None,
 ) -> Estimates:
     kind = KINDS[release.kind]
+    if "top" not in kind.answers and kind.reads == "groups":
+        raise InvalidInput("a table has rows: `dpsketch query` lists them.")
     if "top" not in kind.answers:
         raise InvalidInput("this release has no keys to list; `dpsketch inspect` says what it answers.")
     if candidates is None and not kind.lists_keys:

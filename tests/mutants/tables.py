@@ -63,8 +63,8 @@ SOURCES = [
     ),
     Mutant(
         "expression-any-function",
-        "_fault",
-        "if odd or name not in _FUNCTIONS else None",
+        "sources.expressions:fault",
+        "if odd or name not in FUNCTIONS else None",
         "if odd else None",
         "tests/unit/test_row_expressions.py",
         "a condition may read files, or other rows",

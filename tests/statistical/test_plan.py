@@ -6,8 +6,12 @@ Noise and hash seeds are fixed, so nothing here fails by chance on one version; 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dpsketch as dps
@@ -229,3 +233,101 @@ def test_bad_wishes_are_refused() -> None:
     for kind, wishes in (("median", {}), ("moment", {}), ("counts", {"target_error": 0.0}), ("counts", {"memory": 1})):
         with pytest.raises(dps.DpsketchError):
             propose(kind, amount, DATA, **wishes)
+
+
+COLUMNS = (
+    dps.users(),
+    dps.count(),
+    dps.sum("amount", bounds=(0, 100)),
+    dps.mean("amount", bounds=(0, 100)),
+    dps.quantiles("amount", [0.5, 0.9], bounds=(0, 100)),
+)
+GROUPS, PEOPLE = Guess(30_000, 100, 0.5), Guess(200_000, 100, 0.5, users=10_000)
+
+
+def released_widths(guess: Guess, columns: Sequence[Any], budget: dict[str, float], listed: bool) -> dict[str, float]:
+    """Half of the intervals of the middle groups of three releases of sampled data, and how many groups they have."""
+    rng, found = np.random.default_rng(8), defaultdict(list)
+    records = int(guess.records)
+    groups = rng.choice(guess.keys, records, p=guess.counts / guess.counts.sum())
+    frame = {"group": groups, "amount": rng.uniform(0, 100, records)}
+    if guess.users is not None:
+        frame["user"] = np.arange(records) % int(guess.users)
+    for seed in range(3):
+        table = dps.Table(by="group", columns=columns, user="user" if guess.users else None)
+        table.update(pa.table(frame))
+        with noise.seeded_noise_for_tests_only(seed):
+            private = table.release(**budget, groups=range(guess.keys) if listed else None)
+        rows = private.to_pandas()  # in the order of their names, which is that of their sizes
+        rows = rows.iloc[max(0, len(rows) // 2 - 12) :][:24]
+        found["found"].append(float(len(private)))
+        for name in private.value_names:
+            found[name].append(float((rows[f"{name}_high"] - rows[f"{name}_low"]).mean()) / 2)
+    return {name: float(np.mean(each)) for name, each in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("guess", "delta", "listed"),
+    [(GROUPS, 1e-6, False), (GROUPS, 0.0, True), (PEOPLE, 1e-6, False), (PEOPLE, 1e-6, True)],
+)
+def test_the_widths_of_a_table_are_within_a_tenth(guess: Guess, delta: float, listed: bool) -> None:
+    """Corners and centred columns, names found and given. Ends of quantiles jump by a leaf: a fifth is allowed."""
+    unit = RECORD if guess.users is None else dps.per_user("auto")
+    amount = Amount(unit, 1.0, delta)
+    columns = [each for each in COLUMNS if guess.users is not None or each.kind != "users"]
+    found = planned("table", amount, guess, columns=columns, listed=listed)
+    measured = released_widths(guess, columns, amount.budget, listed)
+    names = [name for column in columns for name in column.names] + ([] if listed else ["found"])
+    for name in names:
+        margin = 0.2 if name.startswith("quantile") else 0.1
+        assert found.also[name] == pytest.approx(measured[name], rel=margin), name
+    assert found.error == found.also[columns[0].names[0]]
+
+
+def test_another_budget_of_a_table_is_noticed() -> None:
+    """The twin: releases at four fifths of the budget are not within a tenth, in any column."""
+    found = planned("table", Amount(RECORD, 1.0, 1e-6), GROUPS, columns=COLUMNS[1:4])
+    measured = released_widths(GROUPS, COLUMNS[1:4], {"epsilon": 0.8, "delta": 1e-6}, listed=False)
+    for name in ("count", "sum_amount", "mean_amount"):
+        assert found.also[name] != pytest.approx(measured[name], rel=0.1), name
+
+
+def test_both_means_of_users_are_planned() -> None:
+    """Each is what the plan of that mean alone would say; the one over users has less noise."""
+    amount, both = Amount(dps.per_user("auto"), 1.0, 1e-6), {}
+    for over, other in (("records", "users"), ("users", "records")):
+        column = dps.mean("amount", bounds=(0, 100), over=over)
+        also = planned("table", amount, PEOPLE, columns=[column]).also
+        both[over], both[f"other {other}"] = also["mean_amount"], also[f"mean_amount over {other}"]
+    for over in ("records", "users"):
+        assert both[over] == pytest.approx(both[f"other {over}"], rel=0.05)
+    assert both["users"] < 0.5 * both["records"]
+
+
+def test_the_size_from_which_on_groups_are_named_is_planned() -> None:
+    """Of groups of less than 0.7 of that size few are named, and of those of more than 1.4 of it most.
+
+    Noise has about a fifth of that size as its deviation, so that these are two deviations away. There are 25 groups or
+    more on either side.
+    """
+    guess, unit = Guess(200_000, 400, 1.0, users=10_000), dps.per_user("auto")
+    size = planned("table", Amount(unit, 1.0, 1e-6), guess).also["named_from"]
+    groups = np.random.default_rng(8).choice(guess.keys, int(guess.records), p=guess.counts / guess.counts.sum())
+    users = np.arange(len(groups)) % int(guess.users or 1)
+    table = dps.Table(by="group", user="user")
+    table.update(pa.table({"group": groups, "user": users}))
+    with noise.seeded_noise_for_tests_only(3):
+        private = table.release(epsilon=1.0, delta=1e-6)
+    people = np.bincount(np.unique(groups * 10_000 + users) // 10_000, minlength=guess.keys)
+    named = np.isin(np.arange(guess.keys), private.groups)
+    small, large = people < 0.7 * size, people > 1.4 * size
+    assert min(small.sum(), large.sum()) >= 25
+    assert named[small].mean() < 0.1
+    assert named[large].mean() > 0.9
+
+
+def test_a_table_that_names_no_group_and_a_plan_without_users_are_refused() -> None:
+    with pytest.raises(dps.DpsketchError, match="no group would be named"):
+        planned("table", Amount(RECORD, 0.1, 1e-6), Guess(1_000, 100, 0.0))
+    with pytest.raises(dps.DpsketchError, match="needs a guess of their number"):
+        planned("table", Amount(dps.per_user("auto"), 1.0, 1e-6), Guess(1_000, 100, 0.0))

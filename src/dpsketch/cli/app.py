@@ -21,6 +21,7 @@ _HELP = """Publish counts of sensitive records with a proven guarantee.
 
 \b
 Which sketch do I need?
+  table     Counts, sums, means, quantiles of each group?          table, sql
   histogram Which keys are there, and how often does each occur?   run histogram
   counts    The same for keys I name, and no key may be stored.    run counts
   heavy     Which are frequent? I have no list, and store no key.  run heavy
@@ -47,6 +48,8 @@ From a file to an answer:
 COMMANDS = {
     "demo": "demo",
     "run": "run",
+    "table": "table",
+    "sql": "table",
     "build": "run",
     "merge": "release",
     "release": "release",

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from dpsketch.cli.options import LEDGER, WHOLE, flag_of, given, open_ledger, read_lines
+from dpsketch.cli.options import LEDGER, WHOLE, flag_of, given, open_ledger
 from dpsketch.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -68,10 +68,7 @@ class BudgetOptions:
         foreign = sorted(set(self.release) - {option.name for option in kind.release_options})
         if foreign:
             raise click.UsageError(f"{', '.join(map(flag_of, foreign))} does not apply to {kind.name}.")
-        if not self.release:
-            return {}
-        read = {name: read_lines(value) if isinstance(value, Path) else value for name, value in self.release.items()}
-        return release_arguments(kind, spec, read, key_type)
+        return release_arguments(kind, spec, self.release, key_type) if self.release else {}
 
     @property
     def amount(self) -> dict[str, float | None]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dpsketch.cli.budget import BudgetOptions, Target
     from dpsketch.ledger import Origin, Payment
 
-__all__ = ["deliver", "refuse_lasting", "room_of", "save"]
+__all__ = ["deliver", "draw", "refuse_lasting", "room_of", "save"]
 
 # A release is about as large as its table; this is for its header and its alignment.
 _HEADER_ROOM = 1 << 16
@@ -98,6 +98,24 @@ def deliver(
     return private
 
 
+def draw(
+    sketch: Any, budget: BudgetOptions, target: Target, *, columns: str = "", options: dict[str, Any] | None = None
+) -> Any:
+    """Release a sketch that is printed and kept nowhere, and return the release; arguments as for :func:`deliver`."""
+    payment = _payment(sketch, budget, target, options or {}, _origin("standard output", columns))
+    account = {"ledger": payment, "dataset": target.dataset, "part": target.part}
+    try:
+        private = sketch.release(**budget.amount, **account, **(options or {}))
+        if payment is not None:
+            payment.close()
+    except BaseException as error:
+        if isinstance(error, ReleaseRefused) or payment is None or payment.made is None:
+            raise
+        lost = f"{_charge_words(payment)} was made, and its release was lost ({_reason(error)}). The charge stays."
+        raise ReleaseNotWritten(lost) from error
+    return private
+
+
 def _payment(
     sketch: Any, budget: BudgetOptions, target: Target, options: dict[str, Any], origin: Origin
 ) -> Payment | None:
@@ -112,7 +130,7 @@ def _payment(
     return Payment(target.ledger, binding_of(ids, budget=budget.amount, specs=specs, options=named), origin)
 
 
-def _origin(output: Path, columns: str) -> Origin:
+def _origin(output: Path | str, columns: str) -> Origin:
     from dpsketch.ledger import Origin
 
     try:

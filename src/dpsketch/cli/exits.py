@@ -102,6 +102,7 @@ def _words(error: Exception) -> str:
 # Arguments that every kind has, and those whose options have other names.
 _COMMON = (
     "epsilon", "delta", "rho", "max_keys", "max_weight", "key_type", "neighbours", "dataset", "part", "candidates",
+    "user", "over", "max_records",
 )  # fmt: skip
 _RENAMED = {"keys": "keys-from", "users": "user", "weights": "weight", "counts": "count"}
 _ARGUMENT = re.compile(r"(?<![\w(.])(?P<name>[a-z_]+)=(?P<value>\[…\]|[^\s,;:)\]]*[^\s,;:.)\]])?")

@@ -6,12 +6,15 @@ or choose between two sketches.
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Sequence
 from dataclasses import fields
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpsketch.cli.options import flag_of
-from dpsketch.errors import InvalidInput
+from dpsketch.cli.options import flag_of, read_lines
+from dpsketch.errors import InvalidInput, SourceError
 
 if TYPE_CHECKING:
     from dpsketch.hashing import KeyType
@@ -56,7 +59,7 @@ def start(kind: Kind, unit: Unit, given: dict[str, Any], columns: tuple[str, ...
 
 
 def release_arguments(kind: Kind, spec: Any, given: dict[str, Any], key_type: KeyType | None) -> dict[str, Any]:
-    """Return the arguments of ``release``; the lines of ``keys_from`` become keys of the type that the spec states."""
+    """Return the arguments of ``release``: files are read, and their keys and groups have the types of the spec."""
     from dpsketch.laws.thresholds import FORMS
     from dpsketch.laws.votes import VOTE_FORMS
     from dpsketch.release import typed_keys
@@ -65,9 +68,50 @@ def release_arguments(kind: Kind, spec: Any, given: dict[str, Any], key_type: Ke
     forms = VOTE_FORMS if votes else FORMS
     if "form" in given and given["form"] not in forms:
         raise InvalidInput(f"--form is one of {', '.join(forms)}{' with --max-counters' if votes else ''}.")
-    if (lines := arguments.pop("keys_from", None)) is not None:
+    if (path := arguments.pop("keys_from", None)) is not None:
+        lines = read_lines(path)
         arguments["keys"] = typed_keys(lines, spec.key_type, None if spec.key_type else key_type, spec.key_columns)
+    if "groups" in arguments:
+        arguments["groups"] = _groups(arguments["groups"], spec)
     return arguments
+
+
+def _groups(path: Path, spec: Any) -> list[Any]:
+    """Read a public list of groups, written as the columns of groups are: a day of a timestamp is its midnight."""
+    from dpsketch.columns import canonical
+    from dpsketch.sketches.table.private import typed_names
+
+    if len(spec.by) == 1 and path.suffix.lower() != ".csv":
+        columns = [read_lines(path)]
+    else:
+        columns = _csv_columns(path, spec.by)
+    texts: list[list[Any]] = columns
+    if spec.types:  # which are known once the source was read
+        typed = (canonical(typed_names(each, kind)) for each, kind in zip(columns, spec.types, strict=True))
+        texts = [each.to_pylist() for each in typed if each is not None]
+    if len(spec.by) == 1:
+        return [int(name) for name in texts[0]] if spec.key_type == "int" else [str(name) for name in texts[0]]
+    return [tuple(map(str, row)) for row in zip(*texts, strict=True)]
+
+
+def _csv_columns(path: Path, names: Sequence[str]) -> list[list[str]]:
+    """Read columns of a CSV file as text."""
+    problem = ""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file))
+        if not rows or all(name in rows[0] for name in names):
+            columns = [[row[name] for row in rows] for name in names]
+            if all(isinstance(each, str) for column in columns for each in column):
+                return columns
+            problem = f"{path} has rows that are too short."
+        else:
+            problem = f"{path} is a public list of groups: its first line names the columns {', '.join(names)}."
+    except (UnicodeDecodeError, csv.Error):
+        problem = f"{path} is not CSV in UTF-8."
+    except (FileNotFoundError, IsADirectoryError):
+        problem = f"{path} is not a file."
+    raise SourceError(problem)
 
 
 def _histogram(unit: Unit, given: dict[str, Any], key_type: KeyType | None) -> Any:

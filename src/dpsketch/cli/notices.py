@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dpsketch.privacy import Unit
     from dpsketch.sketches.specs import ReleasePreview
 
-__all__ = ["better_kind", "planned", "preview", "report", "tell"]
+__all__ = ["better_kind", "planned", "preview", "report", "tell", "tell_charge"]
 
 _DEFAULT_KEYS = 10_000
 
@@ -72,7 +72,10 @@ def preview(sketch: Any, budget: BudgetOptions, target: Target, as_json: bool, o
         print_json(answer)
         return
     print(f"Would release: {plan.guarantee}")
-    if not KINDS[sketch.kind].collides:
+    if KINDS[sketch.kind].reads == "groups":
+        print(f"Error of a head count: standard deviation {plan.predicted_error:.4g}.")
+        print(f"Memory grows with the records: about {sketch.spec.memory:,} bytes for 100,000.")
+    elif not KINDS[sketch.kind].collides:
         known = math.isfinite(plan.predicted_error)
         print(f"Error of a count: standard deviation {plan.predicted_error:.4g}." if known else "There are no counts.")
         print(f"Memory grows with the keys: about {sketch.spec.memory:,} bytes for 10,000.")
@@ -129,6 +132,16 @@ def _percent(share: float) -> str:
 
 def tell(private: Any, target: Target, output: Path, as_json: bool, charge: Charge | None) -> None:
     """Say what was charged, written and promised; without a ``charge`` to a ledger, that it was paid for before."""
+    tell_charge(target, charge)
+    if as_json:
+        paid = None if private.charge is None else private.charge.to_json()
+        print_json({"output": str(output), "guarantee": private.guarantee.to_json(), "charge": paid})
+    else:
+        say(f"Wrote {output}. Guarantee: {private.guarantee}")
+
+
+def tell_charge(target: Target, charge: Charge | None) -> None:
+    """Say what was charged, and to which dataset; have the ledger know the source from now on."""
     target.remember()
     if target.note is not None:
         say(target.note)
@@ -145,8 +158,3 @@ def tell(private: Any, target: Target, output: Path, as_json: bool, charge: Char
             say(f"Charged to dataset {target.dataset!r}{part}: {target.ledger.spent(target.dataset).words}.")
     else:
         say("Charged to no ledger: this release is tracked nowhere.")
-    if as_json:
-        paid = None if private.charge is None else private.charge.to_json()
-        print_json({"output": str(output), "guarantee": private.guarantee.to_json(), "charge": paid})
-    else:
-        say(f"Wrote {output}. Guarantee: {private.guarantee}")

@@ -12,6 +12,7 @@ from unicodedata import combining, east_asian_width
 
 from dpsketch.cli.exits import in_options, json_asked
 from dpsketch.numbers import number_text
+from dpsketch.texts import printable
 
 if TYPE_CHECKING:
     from dpsketch.privacy import Guarantee
@@ -70,7 +71,7 @@ def table(columns: list[str], rows: list[list[str]], *, title: str | None = None
     """Print a table; the first column is text and aligns left, the others align right."""
     if title is not None:
         print(title)
-    cells = [columns, *([_printable(cell) for cell in row] for row in rows)]
+    cells = [columns, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
     line = "─" if (sys.stdout.encoding or "utf").lower().startswith("utf") else "-"
     rule = [line * width for width in widths]
@@ -78,11 +79,6 @@ def table(columns: list[str], rows: list[list[str]], *, title: str | None = None
         space = [" " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
         rest = (gap + cell for gap, cell in zip(space[1:], row[1:], strict=True))
         print("  ".join([row[0] + space[0], *rest]).rstrip())
-
-
-def _printable(text: str) -> str:
-    """Escape line breaks and control characters, which a key may hold and a terminal would obey."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def _width(text: str) -> int:

@@ -33,15 +33,21 @@ if TYPE_CHECKING:
     from dpsketch.privacy import Guarantee
     from dpsketch.release import Release
     from dpsketch.results import Estimates
+    from dpsketch.sketches.table.private import TableView
     from dpsketch.sources.values import Progress
 
 __all__ = [
-    "Forms", "add", "compare", "confidence_option", "inspect", "keys_from_option", "plot", "query", "subtract", "top",
+    "Forms", "add", "compare", "confidence_option", "inspect", "keys_from_option", "plot", "query",
+    "relative_error_option", "subtract", "top",
 ]  # fmt: skip
 
 _SHOWN = 20
 
 confidence_option = option("--confidence", type=float, default=0.95, help="Coverage of the intervals.")
+relative_error_option = option(
+    "--max-relative-error", type=float,
+    help="Largest half width of an interval as a part of its number, for numbers of a table; others are left blank.",
+)  # fmt: skip
 keys_from_option = option("--keys-from", type=FILE, help="File with one key per line.")
 _release_file = argument("file", "FILE", "Released .dps file.", type=FILE)
 _keys = argument("keys", "KEY…", "Keys to look up; of a density points (x,y); of ranges low:high or 50%.", nargs=-1)
@@ -91,10 +97,28 @@ class Forms:
         if self.parquet is not None:
             say(f"Wrote {self.parquet}.")
 
+    def show_rows(
+        self, view: TableView, guarantee: Guarantee, facts: dict[str, Any], *, limit: int | None = None, **options: Any
+    ) -> None:
+        """Print the rows of a table, or write them; ``facts`` go into JSON, ``options`` shape the numbers."""
+        if self.as_json:
+            print_json({"rows": view.to_json(**options), "guarantee": guarantee.to_json(), **facts})
+        elif self.as_csv:
+            sys.stdout.write(view.to_csv(**options) or "")
+        elif self.as_markdown:
+            sys.stdout.write(view.to_markdown(**options))
+        elif self.parquet is not None:
+            self._write_table(view.to_arrow(**options), guarantee)
+            say(f"Wrote {self.parquet}.")
+        else:
+            print(view.to_text(limit, **options))
+
     def _write(self, found: Estimates, guarantee: Guarantee, key_columns: Sequence[str]) -> None:
+        self._write_table(found.to_arrow(key_columns=key_columns), guarantee)
+
+    def _write_table(self, table: Any, guarantee: Guarantee) -> None:
         import pyarrow.parquet
 
-        table = found.to_arrow(key_columns=key_columns)
         said = {**(table.schema.metadata or {}), "guarantee": str(guarantee)}
         pyarrow.parquet.write_table(table.replace_schema_metadata(said), self.parquet)
 
@@ -109,11 +133,16 @@ class Forms:
 @_decode
 @_days
 @_curve
+@option("--rollup", help="Group columns of a table to keep, as in country,day; the other groups are added up.")
+@relative_error_option
 def query(
     file: Path, keys: tuple[str, ...], keys_from: Path | None, confidence: float, estimator: str | None,
-    key_type: KeyType | None, decoded: bool, days: str | None, curve: str | None, **values: Any,
+    key_type: KeyType | None, decoded: bool, days: str | None, curve: str | None, rollup: str | None,
+    max_relative_error: float | None, **values: Any,
 ) -> None:  # fmt: skip
     """Ask a release: estimates with intervals, and the guarantee.
+
+    Of a table all rows are shown, or those of the groups that are named as keys.
 
     A key that begins with a minus is taken for an option, unless -- stands before it: dpsketch query FILE -- -20:0
     """
@@ -125,6 +154,14 @@ def query(
     release = _within(load(file), days)
     asked = list(keys) + (read_lines(keys_from) if keys_from is not None else [])
     stated = _stated(key_type, release)
+    if hasattr(release, "rollup"):
+        if decoded or estimator is not None or curve is not None:
+            raise InvalidInput("a table's numbers have one estimate: drop --decode, --estimator and --curve.")
+        shape = {"confidence": confidence, "max_relative_error": max_relative_error}
+        _show_table(forms, release, asked, stated, rollup, shape)
+        return
+    if rollup is not None or max_relative_error is not None:
+        raise InvalidInput("--rollup and --max-relative-error are for tables, which `dpsketch table` makes.")
     if curve is not None:
         if len(asked) != 1 or decoded or estimator is not None:
             raise InvalidInput("--curve follows one key, and takes neither --decode nor --estimator.")
@@ -141,6 +178,28 @@ def query(
     else:
         found = answer(release, asked, confidence, estimator, stated)
     forms.show(found, release.guarantee, release.key_columns)
+
+
+def _show_table(
+    forms: Forms, release: Any, asked: list[str], key_type: KeyType | None, rollup: str | None, shape: dict[str, Any]
+) -> None:
+    """Print the rows of a table, of some of its groups, or of groups that are added up."""
+    view = release.only(asked, key_type=key_type) if asked else release.rows
+    if rollup is not None:
+        if asked:
+            raise InvalidInput("--rollup adds all groups up: drop the groups that are named as keys.")
+        view = release.rollup(*(name.strip() for name in rollup.split(",") if name.strip()))
+    meanings = {name: words for name, words in release.meanings.items() if name in view.columns}
+    facts = {"confidence": shape["confidence"], "meanings": meanings, "others": release.others}
+    forms.show_rows(view, release.guarantee, facts, **shape)
+    if not forms.as_json:
+        for name, words in meanings.items():
+            say(f"{name}: {words}.")
+        if rollup is not None:
+            say(
+                "Intervals reach up by what the groups that are not listed may hold. A user counts once in each added group."
+            )
+        say(f"Guarantee: {release.guarantee}")
 
 
 @command(params=options_of(Forms))

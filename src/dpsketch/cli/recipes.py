@@ -21,7 +21,10 @@ from dpsketch.sketches.kinds import KINDS, row_of
 if TYPE_CHECKING:
     from dpsketch.sources import Batch, Columns, Progress, RowExpression, RowQuery
 
-__all__ = ["Reading", "SketchOptions", "feed", "key_parts", "new_sketch", "sketch_like", "sources_of", "wanted"]
+__all__ = [
+    "QUOTED", "Reading", "SketchOptions", "add_all", "bare_name", "feed", "is_computed", "key_parts", "new_sketch",
+    "sketch_like", "sources_of", "split_columns", "wanted",
+]  # fmt: skip
 
 _GROUP = "Records"
 _COMPUTED = "--key (computed, as it has parentheses; a column of that name is in double quotes)"
@@ -176,10 +179,8 @@ def feed(sketch: Any, flags: SketchOptions, progress: Callable[[Progress], None]
 def _feed_here(
     sketch: Any, flags: SketchOptions, columns: Columns, progress: Callable[[Progress], None] | None
 ) -> Reading:
-    from dpsketch.sketches import feed
     from dpsketch.sources import open_source
 
-    read = skipped = 0
     batches = open_source(
         sources_of(flags),
         replace(columns, encoded=True),
@@ -187,6 +188,14 @@ def _feed_here(
         sort_by_user=flags.user is not None and KINDS[sketch.kind].whole_users,
         progress=progress,
     )
+    return add_all(sketch, batches)
+
+
+def add_all(sketch: Any, batches: Iterator[Batch]) -> Reading:
+    """Add the records of batches to a sketch, and count them."""
+    from dpsketch.sketches import feed
+
+    read = skipped = 0
 
     def counted() -> Iterator[Batch]:
         nonlocal read, skipped
@@ -295,9 +304,9 @@ def _coordinates(flags: SketchOptions) -> tuple[str, ...]:
 
 
 # Text in double quotes, what stands in parentheses (quotes of both kinds may hold one), or anything but a comma.
-_QUOTED = r'"(?:[^"]|"")*"'
-_TOKEN = re.compile(rf"""{_QUOTED}|\(|\)|'(?:[^']|'')*'|,|.""", re.DOTALL)
-_ONE_NAME = re.compile(rf"\s*({_QUOTED})\s*")
+QUOTED = r'"(?:[^"]|"")*"'
+_TOKEN = re.compile(rf"""{QUOTED}|\(|\)|'(?:[^']|'')*'|,|.""", re.DOTALL)
+_ONE_NAME = re.compile(rf"\s*({QUOTED})\s*")
 
 
 def key_parts(text: str) -> tuple[str, ...]:
@@ -310,7 +319,7 @@ def key_parts(text: str) -> tuple[str, ...]:
     >>> key_parts("origin,dest"), key_parts('"last, first"'), key_parts('"a,b",c')
     (('origin', 'dest'), ('last, first',), ('a,b', 'c'))
     """
-    names = tuple(map(_name, _split(text)))
+    names = tuple(map(bare_name, split_columns(text)))
     if not all(names):
         raise InvalidInput("--key names no column before or after a comma. A name that holds a comma is in quotes.")
     if len(set(names)) < len(names):
@@ -326,10 +335,15 @@ def computed_parts(text: str) -> list[str]:
     >>> computed_parts("origin,date_trunc('hour', ts)"), computed_parts('"date (UTC)"')
     (["date_trunc('hour', ts)"], [])
     """
-    return [part for part in _split(text) if "(" in part and _ONE_NAME.fullmatch(part) is None]
+    return [part for part in split_columns(text) if is_computed(part)]
 
 
-def _split(text: str) -> list[str]:
+def is_computed(part: str) -> bool:
+    """Say whether a part of a list of columns is computed, and no name."""
+    return "(" in part and _ONE_NAME.fullmatch(part) is None
+
+
+def split_columns(text: str) -> list[str]:
     """Split at commas that stand neither in quotes nor in parentheses."""
     parts, depth, held = [], 0, ""
     for token in _TOKEN.findall(text):
@@ -342,6 +356,7 @@ def _split(text: str) -> list[str]:
     return [*parts, held]
 
 
-def _name(part: str) -> str:
+def bare_name(part: str) -> str:
+    """Return the name of a column, which may stand in double quotes."""
     quoted = _ONE_NAME.fullmatch(part)
     return part if quoted is None else quoted.group(1)[1:-1].replace('""', '"')

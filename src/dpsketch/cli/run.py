@@ -26,6 +26,8 @@ from dpsketch.sketches.kinds import KINDS, Kind
 
 __all__ = ["build", "run"]
 
+# The kind whose options are those of a module of its own.
+_TABLE = "table"
 _SKETCH, _RELEASE, _DAYS = "Sketch", "Release", "Parts and days"
 
 
@@ -79,7 +81,8 @@ class KindCommand(Command):
         others = [
             name
             for name in group.list_commands(ctx)
-            if any(error.option_name in param.opts for param in group.command_of(name).params)
+            if (found := group.get_command(ctx, name)) is not None
+            and any(error.option_name in param.opts for param in found.params)
         ]
         if not others:
             return super().explained(error, ctx)
@@ -91,16 +94,23 @@ class KindCommand(Command):
 class KindGroup(Group):
     """A command with one command below it for each kind."""
 
-    def __init__(self, name: str, made: Callable[[Kind], list[click.Parameter]], called: Any, **settings: Any) -> None:
+    def __init__(
+        self, name: str, made: Callable[[Kind], list[click.Parameter]], called: Any, *, has_table: bool, **settings: Any
+    ) -> None:
         super().__init__(name, options_metavar="", subcommand_metavar="KIND SOURCE… [OPTIONS]", **settings)
-        self._made, self._called = made, called
+        self._made, self._called, self._has_table = made, called, has_table
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the kinds."""
-        return [kind.name for kind in KINDS.values() if kind.has_command]
+        own = [_TABLE] if self._has_table else []
+        return [*own, *(kind.name for kind in KINDS.values() if kind.has_command)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of a kind."""
+        if cmd_name == _TABLE and self._has_table:
+            from dpsketch.cli.table import build_table
+
+            return build_table
         return self.command_of(cmd_name) if cmd_name in self.list_commands(ctx) else None
 
     def command_of(self, name: str) -> KindCommand:
@@ -123,6 +133,8 @@ class KindGroup(Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; say which kinds there are where the first word is none."""
         names = self.list_commands(ctx)
+        if args[0] == _TABLE and _TABLE not in names:
+            raise click.UsageError("A table has a command of its own: dpsketch table SOURCE… --by COLUMNS.", ctx)
         if not (args[0] in names or args[0].startswith("-") or ctx.resilient_parsing):
             raise click.UsageError(
                 f"{args[0]!r} is not a kind of sketch. Write dpsketch {self.name} KIND SOURCE…, where KIND is one of "
@@ -238,6 +250,7 @@ run = KindGroup(
     "run",
     _run_options,
     _run,
+    has_table=False,
     help="Read records and write a release that may be published. Its cost is charged to the budget.\n\n"
     "Without --seed and --like each release has hash functions of its own, and states their seed.",
 )
@@ -245,5 +258,6 @@ build = KindGroup(
     "build",
     _build_options,
     _build,
+    has_table=True,
     help="Read records into a sensitive sketch, to be merged and released later.",
 )

@@ -245,6 +245,7 @@ def propose(
     start: int = 0,
     listed: bool = False,
     quantiles: Sequence[Any] | None = None,
+    columns: Sequence[Any] | None = None,
 ) -> Proposal:
     """Propose the smallest shape that reaches a wanted error, from a guess at the data. Nothing is read or spent.
 
@@ -270,10 +271,13 @@ def propose(
     bits, start : int
         ranges: values lie in [start, start + 2^bits).
     listed : bool
-        histogram: whether a public list of all keys will be given.
+        histogram, table: whether a public list of all keys, or groups, will be given.
     quantiles : sequence of numbers, optional
         ranges: all that will be asked, if it is a few quantiles. The proposal names them where that does better than a
         tree, which answers any, and says so.
+    columns : sequence of Column
+        table: what to compute for each group, as in ``[dps.count(), dps.mean("amount", bounds=(0, 100))]``. The keys of
+        the guess are the groups.
 
     Accuracy
     --------
@@ -293,7 +297,7 @@ def propose(
     own: dict[str, Any] = {
         **{name: None if each is None else real_number(name, each) for name, each in reals.items()},
         **{name: None if each is None else whole_number(name, each) for name, each in wholes.items()},
-        "listed": listed, "quantiles": quantiles,
+        "listed": listed, "quantiles": quantiles, "columns": columns,
     }  # fmt: skip
     wanted, limit = own.pop("target_error"), own["memory"]
     if wanted is not None and not (math.isfinite(wanted) and wanted > 0):

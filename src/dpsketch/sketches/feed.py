@@ -43,5 +43,12 @@ def _arguments(sketch: Any, batch: Batch, disjoint_users: bool) -> tuple[Any, di
         pattern = users.view(pa.uint64()) if batch.user_type == "uint64" else users
         users = UserColumn(pa.chunked_array([pattern]), batch.user_type)
     given = {"users": users, "weights": weights, "counts": batch.count, "disjoint_users": disjoint_users or None}
+    if row_of(sketch).reads == "groups":
+        values = [np.asarray(column) for column in batch.points]
+        return batch.key, {"values": values, "key_types": batch.key_types} | _stated(given)
     records = np.column_stack([np.asarray(column) for column in batch.points]) if batch.points else batch.key
-    return records, {name: value for name, value in given.items() if value is not None}
+    return records, _stated(given)
+
+
+def _stated(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None}

@@ -49,8 +49,8 @@ class Kind:
         Its sketch; None where the kind exists as a release only.
     spec_path : str or None
         The spec from which an empty sketch is started; None where there is none.
-    reads : {"key", "points"}
-        Which columns of a record it counts.
+    reads : {"key", "points", "groups"}
+        Which columns of a record it counts: a key, coordinates, or the columns of a group with values beside them.
     weighs : bool
         Whether records have weights.
     fingerprints : bool
@@ -69,7 +69,7 @@ class Kind:
     options : tuple of Option
         Those that shape a sketch: arguments of its constructor, unless :mod:`dpsketch.cli.kinds` says otherwise.
     command : str or None
-        The command line's name for it, where that is another kind's, which starts both.
+        The command line's name for it, where that is another kind's, which starts both, or a command of its own.
     plan_path : str or None
         A function that proposes a shape (see :func:`dpsketch.plan.propose`); None if there is none to choose.
     pure : bool
@@ -94,7 +94,7 @@ class Kind:
     private_path: str
     sensitive_path: str | None = None
     spec_path: str | None = None
-    reads: Literal["key", "points"] = "key"
+    reads: Literal["key", "points", "groups"] = "key"
     weighs: bool = True
     fingerprints: bool = False
     whole_users: bool = True
@@ -204,8 +204,19 @@ KINDS: dict[str, Kind] = {
             sensitive_path=f"{_TABLE}:Table",
             spec_path=f"{_TABLE}:TableSpec",
             weighs=False,
+            reads="groups",
             whole_users=False,
             collides=False,
+            release_options=(
+                Option("groups", Path, "Public list of groups: CSV with their columns, or one name per line."),
+                Option(
+                    "names",
+                    Literal["less", "more"],
+                    "Budget that finds the names of groups: a quarter (less, the default) or half.",
+                ),
+            ),
+            command="table",
+            plan_path="dpsketch.plan.group_by:plan_table",
         ),
         Kind(
             "histogram",

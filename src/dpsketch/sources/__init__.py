@@ -24,11 +24,12 @@ Errors never quote a record: every reader's own message is replaced, and none is
 """
 
 from dpsketch.sources.expressions import RowExpression, RowQuery, parse_expression, parse_query
+from dpsketch.sources.grouping import GroupQuery, parse_group_query
 from dpsketch.sources.locations import Format
-from dpsketch.sources.source import open_source
+from dpsketch.sources.source import open_source, read_tables
 from dpsketch.sources.values import Batch, Columns, Progress
 
 __all__ = [
-    "Batch", "Columns", "Format", "Progress", "RowExpression", "RowQuery", "open_source", "parse_expression",
-    "parse_query",
+    "Batch", "Columns", "Format", "GroupQuery", "Progress", "RowExpression", "RowQuery", "open_source",
+    "parse_expression", "parse_group_query", "parse_query", "read_tables",
 ]  # fmt: skip

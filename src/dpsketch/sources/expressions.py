@@ -30,7 +30,10 @@ from dpsketch.sources.failures import guarded, invalid
 from dpsketch.sources.formats import nothing_of
 from dpsketch.sources.values import Columns, Place
 
-__all__ = ["RowExpression", "RowExpressions", "RowQuery", "parse_expression", "parse_query"]
+__all__ = [
+    "FUNCTIONS", "RowExpression", "RowExpressions", "RowQuery", "column", "fault", "nodes", "parse_expression",
+    "parse_query", "parsed", "replaced", "written",
+]  # fmt: skip
 
 _CLASSES = {
     "COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "OPERATOR", "FUNCTION", "CAST", "BETWEEN", "CASE",
@@ -40,7 +43,7 @@ _OPERATORS = {
     "COMPARE_NOT_IN", "ARRAY_EXTRACT", "ARRAY_SLICE", "STRUCT_EXTRACT",
 }  # fmt: skip
 _ARITHMETIC = {"+", "-", "*", "/", "//", "%", "**", "^"}
-_FUNCTIONS = _ARITHMETIC | {
+FUNCTIONS = _ARITHMETIC | {
     "||", "~~", "!~~", "~~*", "!~~*", "abs", "ceil", "ceiling", "floor", "round", "trunc", "sign", "mod",
     "sqrt", "ln", "log10", "log2", "exp", "pow", "power", "greatest", "least", "lower", "upper", "lcase",
     "ucase", "trim", "ltrim", "rtrim", "length", "strlen", "substr", "substring", "left", "right", "replace",
@@ -99,27 +102,27 @@ class RowExpression:
 
 def parse_expression(text: str, what: str) -> RowExpression:
     """Read an expression, and refuse one that could look beyond its own row; ``what`` names it in messages."""
-    tree = _parsed(f"SELECT (\n{text}\n)", what)
+    tree = parsed(f"SELECT (\n{text}\n)", what)
     expression = _only_expression(tree)
     if expression is None:
         raise InvalidInput(f"{what} is not one SQL expression. Check its quotes: 'text', and \"a column\".")
-    for node in _nodes(expression):
-        if (fault := _fault(node)) is not None:
+    for node in nodes(expression):
+        if (wrong := fault(node)) is not None:
             raise InvalidInput(
-                f"{what} has {fault}. It may use the columns of its own row, constants, comparisons, and, or, not, "
+                f"{what} has {wrong}. It may use the columns of its own row, constants, comparisons, and, or, not, "
                 "case, cast and plain functions of them: anything else could let one record touch many."
             )
-    names = [node["column_names"][0] for node in _nodes(expression) if node["class"] == "COLUMN_REF"]
+    names = [node["column_names"][0] for node in nodes(expression) if node["class"] == "COLUMN_REF"]
     if not names:
         raise InvalidInput(f"{what} names no column, so that it is the same for every record.")
-    numbers = frozenset(name for node in _nodes(expression) for name in _numbers(node))
+    numbers = frozenset(name for node in nodes(expression) for name in _numbers(node))
     whole = _with_whole_quotients(expression)
-    computed = text if whole == expression else _written(whole, what)
-    of_text = _written(_with_casts(whole, numbers), what) if numbers else computed
+    computed = text if whole == expression else written(whole, what)
+    of_text = written(_with_casts(whole, numbers), what) if numbers else computed
     return RowExpression(text, tuple(dict.fromkeys(names)), computed, of_text, text)
 
 
-def _parsed(text: str, what: str) -> Any:
+def parsed(text: str, what: str) -> Any:
     """Return DuckDB's own tree of some SQL; ``what`` names it in messages."""
 
     def serialised() -> Any:
@@ -129,9 +132,9 @@ def _parsed(text: str, what: str) -> Any:
     return guarded(serialised, lambda _: SourceError(f"{what} could not be parsed as SQL."))
 
 
-def _written(expression: Any, what: str) -> str:
+def written(expression: Any, what: str) -> str:
     """Return the SQL of an expression's tree, by DuckDB's own writer."""
-    tree = _parsed("SELECT 1", what)
+    tree = parsed("SELECT 1", what)
     tree["statements"][0]["node"]["select_list"] = [expression]
 
     def deserialised() -> str:
@@ -143,15 +146,21 @@ def _written(expression: Any, what: str) -> str:
     return text.removeprefix("SELECT ")
 
 
+def column(name: str) -> Any:
+    """Return the tree of a column."""
+    tree = _only_expression(parsed("SELECT (c)", "a column"))
+    return {**tree, "column_names": [name]}
+
+
 def _with_casts(value: Any, numbers: frozenset[str]) -> Any:
     """Return a tree in which columns of these names are read as numbers, null where they are none."""
 
     def cast(node: Any) -> Any:
         if node.get("class") != "COLUMN_REF" or node["column_names"][0] not in numbers:
             return node
-        return {**_only_expression(_parsed("SELECT (TRY_CAST(c AS DOUBLE))", "a number")), "child": node}
+        return {**_only_expression(parsed("SELECT (TRY_CAST(c AS DOUBLE))", "a number")), "child": node}
 
-    return _replaced(value, cast)
+    return replaced(value, cast)
 
 
 def _with_whole_quotients(value: Any) -> Any:
@@ -160,19 +169,19 @@ def _with_whole_quotients(value: Any) -> Any:
     def cut(node: Any) -> Any:
         if node.get("class") != "FUNCTION" or node["function_name"] != "//":
             return node
-        around = _only_expression(_parsed("SELECT (trunc(c))", "a quotient"))
+        around = _only_expression(parsed("SELECT (trunc(c))", "a quotient"))
         return {**around, "arguments": [{**around["arguments"][0], "expression": node}]}
 
-    return _replaced(value, cut)
+    return replaced(value, cut)
 
 
-def _replaced(value: Any, replace: Callable[[Any], Any]) -> Any:
+def replaced(value: Any, replace: Callable[[Any], Any]) -> Any:
     """Return a tree with every node of it replaced, from the leaves on."""
     if isinstance(value, list):
-        return [_replaced(each, replace) for each in value]
+        return [replaced(each, replace) for each in value]
     if not isinstance(value, dict):
         return value
-    return replace({name: _replaced(each, replace) for name, each in value.items()})
+    return replace({name: replaced(each, replace) for name, each in value.items()})
 
 
 def _only_expression(tree: Any) -> Any:
@@ -186,7 +195,7 @@ def _only_expression(tree: Any) -> Any:
     return selected[0] if plain and len(selected) == 1 else None
 
 
-def _nodes(value: Any) -> Iterator[Any]:
+def nodes(value: Any) -> Iterator[Any]:
     """Go through all nodes of an expression: whatever has a class."""
     if isinstance(value, dict):
         if "class" in value:
@@ -194,10 +203,10 @@ def _nodes(value: Any) -> Iterator[Any]:
         value = list(value.values())
     if isinstance(value, list):
         for each in value:
-            yield from _nodes(each)
+            yield from nodes(each)
 
 
-def _fault(node: Any) -> str | None:
+def fault(node: Any) -> str | None:
     """Say what about a node is not allowed, if anything."""
     match node["class"]:
         case "COLUMN_REF":
@@ -206,7 +215,7 @@ def _fault(node: Any) -> str | None:
             name = str(node.get("function_name"))
             odd = any(node.get(each) for each in ("distinct", "filter", "schema", "catalog", "export_state"))
             odd = odd or bool((node.get("order_bys") or {}).get("orders"))
-            return f"the function {name}, which is not one of those allowed" if odd or name not in _FUNCTIONS else None
+            return f"the function {name}, which is not one of those allowed" if odd or name not in FUNCTIONS else None
         case "CAST":
             # Where the type is a node of its own, that one is looked at.
             stated = "TYPE" if "type_expr" in node else (node.get("cast_type") or {}).get("id")
@@ -284,7 +293,7 @@ class RowQuery:
 @cache
 def parse_query(text: str) -> RowQuery:
     """Read a query, and refuse one whose rows are not made of one row of its source each."""
-    node = _select(_parsed(text, _WHAT))
+    node = _select(parsed(text, _WHAT))
     if node is None:
         raise InvalidInput(f"{_SHAPE}.")
     where = node["where_clause"]
@@ -300,7 +309,7 @@ def parse_query(text: str) -> RowQuery:
         if not name:
             raise InvalidInput("--sql computes a column without a name: say … AS name.")
         if item["class"] != "COLUMN_REF" or item.get("alias"):
-            found = parse_expression(_written({**item, "alias": ""}, _WHAT), _WHAT)
+            found = parse_expression(written({**item, "alias": ""}, _WHAT), _WHAT)
             computed.append(replace(found, name=name))
         elif len(item["column_names"]) > 1:
             raise InvalidInput(f"{_SHAPE}. A column has its name alone, without a table's before it.")
@@ -310,7 +319,7 @@ def parse_query(text: str) -> RowQuery:
         raise InvalidInput("--sql gives two columns one name. Rename one, with AS.")
     if len({each.name for each in computed}) < len(computed):
         raise InvalidInput("--sql gives two columns one name. Rename one, with AS.")
-    condition = None if where is None else parse_expression(_written(where, _WHAT), _WHAT)
+    condition = None if where is None else parse_expression(written(where, _WHAT), _WHAT)
     chosen = None if names is None else frozenset(names)
     return RowQuery(node["from_table"]["table_name"], tuple(computed), chosen, condition)
 

@@ -35,6 +35,7 @@ class Shaper:
         self._columns = columns
         self._kinds: dict[str, tuple[UserType, Place]] = {}
         self._types: dict[str, Any] = {}  # text, or bytes where a source declares those
+        self._parts: dict[str, UserType] = {}  # of the columns of the key
         self._skipped = 0
         self._returned = False
 
@@ -43,7 +44,8 @@ class Shaper:
         columns = self._columns
         key = self._key(raw, place)
         user = self._identity(raw, "user", columns.user, columns.user_type, place)
-        points = [_number(raw[name], name, "coordinates", place) for name in columns.points]
+        role = "coordinates" if columns.key is None else "values"
+        points = [_number(raw[name], name, role, place) for name in columns.points]
         weight = None if columns.weight is None else _number(raw[columns.weight], columns.weight, "weights", place)
         count = None if columns.count is None else _count(raw[columns.count], columns.count, place)
         needed = [column for column in (user, weight, count, *points) if column is not None]
@@ -77,10 +79,15 @@ class Shaper:
     def _batch(self, key: Any, user: Any, weight: Any, points: list[Any], rows: int, count: Any) -> Batch:
         user_type = self._kinds["user"][0] if "user" in self._kinds else None
         skipped, self._skipped, self._returned = self._skipped, 0, True
-        return Batch(key, user, weight, tuple(points), rows, skipped, count, user_type)
+        types = tuple(self._parts[name] for name in self._columns.parts if name in self._parts)
+        key_types = types if len(types) == len(self._columns.parts) else ()
+        return Batch(key, user, weight, tuple(points), rows, skipped, count, user_type, key_types)
 
     def _key(self, raw: Mapping[str, pa.Array], place: Place) -> pa.Array | None:
         columns = self._columns
+        for name in columns.parts:
+            if (kind := user_type_of(raw[name].type)) is not None:
+                self._parts[name] = kind
         if not isinstance(columns.key, tuple):
             asked = columns.key_type or ("text" if place.text else None)
             return self._identity(raw, "key", columns.key, asked, place)

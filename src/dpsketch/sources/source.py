@@ -6,7 +6,7 @@ import itertools
 import os
 import queue
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -19,12 +19,12 @@ from dpsketch.sources.databases import read_database
 from dpsketch.sources.engine import connect, load, private_folder
 from dpsketch.sources.expressions import RowExpressions
 from dpsketch.sources.failures import guarded
-from dpsketch.sources.formats import CODED_ROWS, read_file
+from dpsketch.sources.formats import CODED_ROWS, nothing_of, read_file
 from dpsketch.sources.locations import TEXT_FORMATS, Database, File, Format, Location, locate
 from dpsketch.sources.records import Shaper, is_coded
 from dpsketch.sources.values import Batch, Columns, Place, Progress
 
-__all__ = ["open_source"]
+__all__ = ["open_source", "read_tables"]
 
 T = TypeVar("T")
 
@@ -143,6 +143,20 @@ def _read(
         yield last
     if progress is not None:
         progress(Progress(rows, rows, "rows") if by_rows else Progress(before, before, "bytes"))
+
+
+def read_tables(tables: Iterable[Any], columns: Columns, name: str) -> Generator[Batch, None, None]:
+    """Yield the records of Arrow tables, as those of a file are; ``name`` is what messages call them."""
+    shaper, expressions, place = Shaper(columns), RowExpressions(columns), Place(name, text=False)
+    for table in tables:
+        for piece in table.to_batches() or [nothing_of(table.schema)]:
+            part = expressions.apply(piece, place)
+            batch = shaper.shape(dict(zip(part.schema.names, part.columns, strict=True)), part.num_rows, place)
+            if batch is not None:
+                yield batch
+    last = shaper.last()
+    if last is not None:
+        yield last
 
 
 def _place_of(location: Location) -> Place:

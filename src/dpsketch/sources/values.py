@@ -27,7 +27,7 @@ class Columns:
     key, user, weight : str or None
         The names of the columns. Several names as ``key`` are a compound key, which is text (:mod:`dpsketch.compound`).
     points : tuple of str
-        Numeric columns, the coordinates of a point.
+        Numeric columns: the coordinates of a point or, beside a key, the values of a record.
     key_type, user_type : {"int", "text"} or None
         How keys (users) are read. None takes what the source declares (:mod:`dpsketch.columns`): the schema of
         Parquet and Arrow, the types of a database's columns. CSV, TSV, JSON and SQLite's queries declare nothing and
@@ -134,6 +134,8 @@ class Batch:
         ``int64``, never null nor negative: so many equal records each row stands for.
     user_type : UserType or None
         The type that the source declares for its users. None if ``user`` itself has that type, or has none yet.
+    key_types : tuple of UserType
+        The types that the source declares for the columns of the key; empty if one of them has none yet.
     """
 
     key: pa.Array | None
@@ -144,6 +146,7 @@ class Batch:
     skipped: int = 0
     count: pa.Array | None = None
     user_type: UserType | None = None
+    key_types: tuple[UserType, ...] = ()
 
     def __repr__(self) -> str:
         held = [name for name in ("key", "user", "weight", "count") if getattr(self, name) is not None]

@@ -11,7 +11,7 @@ from dpsketch.core.codec import stored
 from dpsketch.errors import InvalidInput
 from dpsketch.numbers import real_number
 
-__all__ = ["Column", "Over", "count", "mean", "quantiles", "sum", "users"]
+__all__ = ["Column", "Over", "count", "mean", "pair", "quantiles", "sum", "users"]
 
 ColumnKind = Literal["count", "users", "sum", "mean", "quantiles"]
 Over = Literal["records", "users"]
@@ -74,9 +74,14 @@ class Column:
         return self.value is not None and self.low is None
 
     @property
+    def stem(self) -> str:
+        """Its name, without the quantile."""
+        return self.label or (self.kind if self.value is None else f"{_STEMS[self.kind]}_{self.value}")
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Its names in a release; one for each quantile."""
-        stem = self.label or (self.kind if self.value is None else f"{_STEMS[self.kind]}_{self.value}")
+        stem = self.stem
         if self.kind != "quantiles":
             return (stem,)
         return (stem,) if self.label and len(self.shares) == 1 else tuple(f"{stem}_{share:g}" for share in self.shares)
@@ -124,7 +129,7 @@ def sum(
     weight, name
         As for :func:`count`.
     """
-    low, high = _pair(bounds)
+    low, high = pair(bounds)
     return Column("sum", _named(value), low, high, weight=weight, label=name)
 
 
@@ -150,7 +155,7 @@ def mean(
     weight, name
         As for :func:`count`.
     """
-    low, high = _pair(bounds)
+    low, high = pair(bounds)
     return Column("mean", _named(value), low, high, over=over, weight=weight, label=name)
 
 
@@ -178,7 +183,7 @@ def quantiles(
     weight, name
         As for :func:`count`.
     """
-    low, high = _pair(bounds)
+    low, high = pair(bounds)
     listed = tuple(sorted({float(real_number("quantile", share)) for share in shares}))
     step = None if grid is None else float(real_number("grid", grid))
     return Column("quantiles", _named(value), low, high, listed, step, weight=weight, label=name)
@@ -190,7 +195,8 @@ def _named(value: Any) -> str:
     return value
 
 
-def _pair(bounds: Any) -> tuple[float | None, float | None]:
+def pair(bounds: Any) -> tuple[float | None, float | None]:
+    """Return the ends of a range, which may be left out."""
     if bounds is None:
         return None, None
     if not isinstance(bounds, tuple | list) or len(bounds) != 2:

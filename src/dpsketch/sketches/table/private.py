@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import html
 import io
@@ -9,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from dpsketch.sketches.specs import fingerprint_of
 from dpsketch.sketches.table.columns import Column
 from dpsketch.sketches.table.decoded import Answer, Decoded, decode
 from dpsketch.sketches.table.spec import TableSpec
+from dpsketch.texts import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.figure import Figure
 
-__all__ = ["PrivateTable", "TableView"]
+__all__ = ["PrivateTable", "TableView", "typed_names"]
 
 _ROWS_IN_TEXT, _ROWS_IN_HTML = 10, 50
 
@@ -47,7 +49,9 @@ class TableView:
     Every number has an interval, whose ends are ``NAME_low`` and ``NAME_high``.
     """
 
-    __slots__ = ("_decoded", "_hidden", "_names", "_order", "_table", "by")
+    __slots__ = ("_chosen", "_decoded", "_hidden", "_names", "_order", "_table", "by")
+
+    _chosen: tuple[str, ...] | None
 
     def __init__(
         self,
@@ -58,19 +62,44 @@ class TableView:
         *,
         hidden: bool = False,
     ) -> None:
-        self._table, self._decoded, self._hidden = table, decoded, hidden
+        self._table, self._decoded, self._hidden, self._chosen = table, decoded, hidden, None
         self.by = tuple(by)
         types = dict(zip(table.spec.by, table.spec.types or ("text",) * len(table.spec.by), strict=True))
-        self._names = [_typed(column, types[name]) for name, column in zip(self.by, names, strict=True)]
+        self._names = [typed_names(column, types[name]) for name, column in zip(self.by, names, strict=True)]
         self._order = _sorted(self._names)
 
     def __len__(self) -> int:
         return len(self._order)
 
+    def arranged(self, rows: Any, columns: Sequence[str] | None = None) -> TableView:
+        """Return a view of some of the rows, in the order in which they are given, and of some of the columns.
+
+        Parameters
+        ----------
+        rows : array of int
+            The places of the rows in this view.
+        columns : sequence of str, optional
+            Names of group columns and of numbers, each of which keeps the ends of its interval.
+        """
+        view = copy.copy(self)
+        view._order = self._order[np.asarray(rows, np.int64)]
+        if columns is not None:
+            view._chosen = tuple(
+                each for name in columns for each in ((name,) if name in self.by else _with_ends(name))
+            )
+        return view
+
+    def of_groups(self, places: Sequence[int]) -> TableView:
+        """Return a view of the rows of some groups, by their places among the groups of the table."""
+        at = {place: row for row, place in enumerate(self._order.tolist())}
+        return self.arranged([at[place] for place in places])
+
     @property
     def columns(self) -> list[str]:
         """The names of the columns: those of groups, then each number with its two ends."""
-        ends = [f"{name}{end}" for name in self._table.value_names for end in ("", "_low", "_high")]
+        if self._chosen is not None:
+            return list(self._chosen)
+        ends = [each for name in self._table.value_names for each in _with_ends(name)]
         return [*self.by, *(ends if self._quantiles_add else [name for name in ends if not self._is_quantile(name)])]
 
     @property
@@ -114,7 +143,8 @@ class TableView:
         order = pa.array(self._order)
         groups = {name: column.take(order) for name, column in zip(self.by, self._names, strict=True)}
         numbers = self._answers(confidence, max_relative_error)
-        return pa.table({**groups, **{name: pa.array(each, from_pandas=True) for name, each in numbers.items()}})
+        columns = {**groups, **{name: pa.array(each, from_pandas=True) for name, each in numbers.items()}}
+        return pa.table({name: columns[name] for name in self.columns})
 
     def to_polars(self, **options: Any) -> pl.DataFrame:
         """Return the rows as a polars frame; options as for :meth:`to_arrow`."""
@@ -149,34 +179,41 @@ class TableView:
         """Give the rows to any library that reads Arrow streams."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
-    def _text_rows(self, limit: int) -> tuple[list[str], list[list[str]]]:
+    def _text_rows(self, limit: int | None, **options: Any) -> tuple[list[str], list[list[str]]]:
         """Return a heading and rows as people read them: a number with the ends of its interval."""
-        table = self.to_arrow().slice(0, limit)
-        names = [name for name in table.column_names if not name.endswith(("_low", "_high"))]
-        columns = []
+        table = self.to_arrow(**options).slice(0, limit)
+        names = [name for name in table.column_names if name in self.by or name in self._table.value_names]
+        columns: list[list[str]] = []
         for name in names:
             values = table.column(name).to_pylist()
             if name in self.by:
-                columns.append([str(value) for value in values])
+                columns.append([printable(str(value)) for value in values])
                 continue
             ends = zip(table.column(f"{name}_low").to_pylist(), table.column(f"{name}_high").to_pylist(), strict=True)
             columns.append([_interval(value, *end) for value, end in zip(values, ends, strict=True)])
         return names, [list(row) for row in zip(*columns, strict=True)]
 
-    def to_text(self, limit: int = _ROWS_IN_TEXT) -> str:
-        """Return the first rows as aligned text."""
-        names, rows = self._text_rows(limit)
+    def to_text(self, limit: int | None = _ROWS_IN_TEXT, **options: Any) -> str:
+        """Return the first rows as aligned text, or all of them; options as for :meth:`to_arrow`."""
+        names, rows = self._text_rows(limit, **options)
         wide = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
         lines = []
         for row in [names, *rows]:
             cells = [
-                cell.ljust(width) if place < len(self.by) else cell.rjust(width)
-                for place, (cell, width) in enumerate(zip(row, wide, strict=True))
+                cell.ljust(width) if name in self.by else cell.rjust(width)
+                for name, cell, width in zip(names, row, wide, strict=True)
             ]
             lines.append("  ".join(cells).rstrip())
-        if len(self) > limit:
+        if limit is not None and len(self) > limit:
             lines.append(f"… {len(self) - limit:,} more rows")
         return "\n".join(lines)
+
+    def to_markdown(self, **options: Any) -> str:
+        """Return the rows as a table in Markdown, a number with the ends of its interval; options as above."""
+        names, rows = self._text_rows(None, **options)
+        marks = ["---" if name in self.by else "---:" for name in names]
+        lines = [[cell.replace("|", "\\|") for cell in row] for row in (names, marks, *rows)]
+        return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
     def _repr_html_(self) -> str:
         """Return the first rows as notebooks show them."""
@@ -307,9 +344,15 @@ class PrivateTable(SketchRelease):
         """Return the rows as JSON-ready values; parameters as for :meth:`to_arrow`."""
         return self._view.to_json(confidence=confidence, max_relative_error=max_relative_error)
 
-    def to_text(self, limit: int = _ROWS_IN_TEXT) -> str:
-        """Return the first rows as aligned text."""
-        return self._view.to_text(limit)
+    def to_text(
+        self,
+        limit: int | None = _ROWS_IN_TEXT,
+        *,
+        confidence: float = 0.95,
+        max_relative_error: float | None = None,
+    ) -> str:
+        """Return the first rows as aligned text, or all of them; parameters as for :meth:`to_arrow`."""
+        return self._view.to_text(limit, confidence=confidence, max_relative_error=max_relative_error)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Give the table to any library that reads Arrow streams."""
@@ -318,6 +361,32 @@ class PrivateTable(SketchRelease):
     def _repr_html_(self) -> str:
         """Return the first rows as notebooks show them."""
         return self._view._repr_html_()
+
+    @property
+    def gain_over_users(self) -> float | None:
+        """About how many times less noise means over users would have; None without a mean over users' records.
+
+        A mean over records is a sum of at most ``max_records`` records of a user, and a mean over users one number of
+        each. The released totals say how many records a user has.
+        """
+        measures = self.spec.measures()
+        if not any(measure.kind == "record_mean" for measure in measures):
+            return None
+        (count,) = (measure for measure in measures if measure.kind == "count")
+        records = float(self._decoded.total(count, 0.95).value[:-1].sum())
+        most, users = float(self._decoded.ranges[count].high), float(self._decoded.users[:-1].sum())
+        return most / min(max(records / users, 1.0), most) if users > 0 else most
+
+    @property
+    def rows(self) -> TableView:
+        """The rows of its frames."""
+        return self._view
+
+    def showing(self, view: TableView) -> Self:
+        """Return the same release, whose frames have the rows and columns of a view."""
+        shown = copy.copy(self)
+        object.__setattr__(shown, "_view", view)
+        return shown
 
     def rollup(self, *by: str) -> TableView:
         """Add up groups: one row for each combination of some of the group columns.
@@ -456,6 +525,22 @@ class PrivateTable(SketchRelease):
         """Return all numbers of the groups asked for; a group and a column are one key."""
         if estimator is not None:
             raise InvalidInput("a table's numbers have one estimate: leave the estimator out.")
+        found: list[tuple[Any, float, float, float]] = []
+        for at in self._places(asked, key_type) if asked else range(len(self.groups)):
+            for column in self.spec.columns:
+                for name, answer in zip(column.names, self._decoded.answers(column, confidence), strict=True):
+                    key = CompoundKey((str(self.groups[at]), name))
+                    found.append((key, answer.value[at], answer.low[at], answer.high[at]))
+        value, low, high = np.array([each[1:] for each in found], np.float64).reshape(-1, 3).T
+        return Estimates([each[0] for each in found], value, low, high, confidence, self.counts)
+
+    def only(self, asked: Sequence[Any], *, key_type: KeyType | None = None) -> TableView:
+        """Return the rows of some groups, as the command line writes them: one of several columns is a CSV row."""
+        whole = TableView(self, self._decoded, self.spec.by, self._columns_of(self.groups))
+        return whole.of_groups(self._places(asked, key_type))
+
+    def _places(self, asked: Sequence[Any], key_type: KeyType | None) -> list[int]:
+        """Return the places of groups among those that are listed."""
         keys: list[Any]
         if self.spec.key_columns:
             keys = list(parsed_keys(asked, self.spec.key_columns))
@@ -464,14 +549,11 @@ class PrivateTable(SketchRelease):
         places = {name: place for place, name in enumerate(self.groups)}
         if missing := [key for key in keys if key not in places]:
             raise InvalidInput(f"{len(missing)} of the groups asked for are not listed in this table.")
-        found: list[tuple[Any, float, float, float]] = []
-        for key in keys or self.groups:
-            for column in self.spec.columns:
-                for name, answer in zip(column.names, self._decoded.answers(column, confidence), strict=True):
-                    at = places[key]
-                    found.append((CompoundKey((str(key), name)), answer.value[at], answer.low[at], answer.high[at]))
-        value, low, high = np.array([each[1:] for each in found], np.float64).reshape(-1, 3).T
-        return Estimates([each[0] for each in found], value, low, high, confidence, self.counts)
+        return [places[key] for key in keys]
+
+    def picture(self, candidates: list[Any] | None, n: int) -> Figure:
+        """Draw the first column of the ``n`` groups in which it is largest."""
+        return self.plot(n=n)
 
     def plot(self, column: str | None = None, *, n: int = 20) -> Figure:
         """Draw one column of the ``n`` groups in which it is largest, with intervals.
@@ -492,6 +574,11 @@ class PrivateTable(SketchRelease):
         return plots.bars(chosen, f"{column or self.value_names[0]}, {self.title()}")
 
 
+def _with_ends(name: str) -> tuple[str, str, str]:
+    """Return the names of a number and of the ends of its interval."""
+    return name, f"{name}_low", f"{name}_high"
+
+
 def _interval(value: float | None, low: float | None, high: float | None) -> str:
     """Return a number with the ends of its interval, as people read it."""
     if value is None:
@@ -500,7 +587,7 @@ def _interval(value: float | None, low: float | None, high: float | None) -> str
     return f"{number_text(value)}{ends}"
 
 
-def _typed(column: Sequence[Any], kind: str) -> Any:
+def typed_names(column: Sequence[Any], kind: str) -> Any:
     """Return a column of names by the type that its source declared."""
     import pyarrow as pa
 

@@ -33,7 +33,7 @@ from dpsketch.sketches.weights import checked_total
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
 
-__all__ = ["Table"]
+__all__ = ["Table", "declared_type"]
 
 
 class Table(Sketch[TableSpec, PrivateTable]):
@@ -141,7 +141,7 @@ class Table(Sketch[TableSpec, PrivateTable]):
         wanted = [*spec.by, *spec.values, *([] if spec.user is None else [spec.user])]
         for columns in frame_columns(frame, wanted):
             groups = [columns[name] for name in spec.by]
-            types = [_declared(column, name) for column, name in zip(groups, spec.by, strict=True)]
+            types = [declared_type(column, name) for column, name in zip(groups, spec.by, strict=True)]
             records = groups[0] if len(groups) == 1 else join_parts(groups)
             values = [_numbers(columns[name], name) for name in spec.values]
             self._add(records, users=None if spec.user is None else columns[spec.user], values=values, key_types=types)
@@ -159,6 +159,7 @@ class Table(Sketch[TableSpec, PrivateTable]):
         spec, counted = self._spec, self._counted
         column, found, declared = named_column(records, self._key_type if len(spec.by) == 1 else "text")
         types = tuple(each for each in key_types if each is not None)
+        types = types if len(types) == len(spec.by) else ()  # a column of nulls alone has no type yet
         if spec.types and types and spec.types != types:
             raise SpecMismatch("the columns of groups have other types than those of the records so far.")
         owners: pa.ChunkedArray | None = None
@@ -233,8 +234,8 @@ class Table(Sketch[TableSpec, PrivateTable]):
             raise FileRefused("the file's groups are of another type than its spec states.")
 
 
-def _declared(column: Any, name: str) -> UserType | None:
-    """Return what the type of a frame's column of groups says, never what its values are."""
+def declared_type(column: Any, name: str) -> UserType | None:
+    """Return what the type of a frame's column says, never what its values are."""
     found = as_column(column)
     if not has_schema(column):
         kind = getattr(found.type, "value_type", found.type)
