@@ -18,6 +18,7 @@ from dpsketch.server.answers import PIECE, estimates_reply, file_response, finit
 from dpsketch.server.auth import Asked, Changing, Reading, Visitor, content_type
 from dpsketch.server.refusals import Refused
 from dpsketch.server.releases import Served
+from dpsketch.server.tables import rows_reply
 
 __all__ = ["router"]
 
@@ -101,12 +102,15 @@ async def delete(identifier: str, visitor: Changing) -> Response:
 @router.post("/{identifier}/estimate", response_model=models.EstimatesAnswer, responses=models.TABLE)
 async def estimate_many(identifier: str, asked: models.AskKeys, visitor: Reading) -> Response:
     """Ask about many keys; they do not appear in an address."""
+    served = visitor.service.releases.get(identifier)
+    if not asked.keys and "table" in served.questions:
+        raise InvalidInput("name at least one group; /table has the rows of all.")
     visitor.service.check_number(asked.keys)
 
     def found(release: Any) -> Estimates:
         return answer(release, list(asked.keys), asked.confidence, asked.estimator, asked.key_type)
 
-    return await _answered("estimate", visitor, visitor.service.releases.get(identifier), asked, found)
+    return await _answered("estimate", visitor, served, asked, found)
 
 
 @router.get("/{identifier}/estimate", response_model=models.EstimatesAnswer, responses=models.TABLE)
@@ -234,6 +238,21 @@ def _density(served: Served, first: int | None, last: int | None) -> Any:
     if "density" not in served.questions:
         raise InvalidInput("this release has no density.")
     return served.within(first, last)
+
+
+@router.post("/{identifier}/table", response_model=models.TableAnswer, responses=models.TABLE)
+async def table_searched(identifier: str, asked: models.AskTable, visitor: Reading) -> Response:
+    """Return rows of a table, or of groups that are added up: sorted, and those with some words; not in an address."""
+    served = visitor.service.releases.get(identifier)
+    if "table" not in served.questions:
+        raise InvalidInput("this release is not a table of groups.")
+    return await visitor.answer(question("table", identifier, repr(asked)), lambda: rows_reply(served.release, asked))
+
+
+@router.get("/{identifier}/table", response_model=models.TableAnswer, responses=models.TABLE)
+async def table(identifier: str, asked: Annotated[models.AskTable, Query()], visitor: Reading) -> Response:
+    """Return rows of a table, or of groups that are added up, a page at a time."""
+    return await table_searched(identifier, asked, visitor)
 
 
 @router.post("/{identifier}/curve", response_model=models.EstimatesAnswer, responses=models.TABLE)

@@ -6,7 +6,7 @@ import copy
 import csv
 import html
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.figure import Figure
 
-__all__ = ["PrivateTable", "TableView", "typed_names"]
+__all__ = ["PrivateTable", "TableView", "csv_of", "plain", "typed_names"]
 
 _ROWS_IN_TEXT, _ROWS_IN_HTML = 10, 50
 
@@ -158,22 +158,16 @@ class TableView:
 
     def to_csv(self, path: str | PathLike[str] | None = None, **options: Any) -> str | None:
         """Write the rows as CSV, or return them as text; options as for :meth:`to_arrow`."""
-        table = self.to_arrow(**options)
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(map(no_formula, table.column_names))
-        rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
-        writer.writerows([no_formula(each) if isinstance(each, str) else each for each in row] for row in rows)
+        text = csv_of(self.to_arrow(**options))
         if path is None:
-            return text.getvalue()
-        Path(path).write_text(text.getvalue(), encoding="utf-8")
+            return text
+        Path(path).write_text(text, encoding="utf-8")
         return None
 
     def to_json(self, **options: Any) -> list[dict[str, Any]]:
         """Return the rows as JSON-ready values; options as for :meth:`to_arrow`."""
         rows = self.to_arrow(**options).to_pylist()
-        plain = (str, int, float, bool, type(None))
-        return [{name: each if isinstance(each, plain) else str(each) for name, each in row.items()} for row in rows]
+        return [{name: plain(each) for name, each in row.items()} for row in rows]
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Give the rows to any library that reads Arrow streams."""
@@ -400,12 +394,17 @@ class PrivateTable(SketchRelease):
         --------
         Groups that are not listed are in :attr:`others`, and may belong to any row: the intervals of counts and sums
         reach up by what ``others`` may hold. ``users`` counts pairs of users and groups, because a user may be in
-        several groups of one row. Quantiles that were drawn for each group do not add up, and are left out.
+        several groups of one row. Quantiles that were drawn for each group do not add up, and are left out. With all
+        group columns nothing is added up: the rows are those of the table.
         """
         for name in by:
             if name not in self.spec.by:
                 raise InvalidInput(f"{name!r} is not a group column. The table has {', '.join(self.spec.by)}.")
+        if len(set(by)) < len(by):
+            raise InvalidInput("a roll-up names each group column once.")
         columns = dict(zip(self.spec.by, self._columns_of(self.groups), strict=True))
+        if len(by) == len(columns):
+            return TableView(self, self._decoded, by, [columns[name] for name in by])
         rows = list(zip(*(columns[name] for name in by), strict=True)) if by else [()] * len(self.groups)
         groups = list(dict.fromkeys(rows))
         places = {group: place for place, group in enumerate(groups)}
@@ -432,12 +431,20 @@ class PrivateTable(SketchRelease):
     @property
     def others(self) -> dict[str, float]:
         """The numbers of all groups that are not listed, together: ``NAME``, ``NAME_low`` and ``NAME_high``."""
+        return self.others_at(0.95)
+
+    def others_at(self, confidence: float) -> dict[str, float]:
+        """Return :attr:`others` with intervals of this coverage."""
         found: dict[str, float] = {}
-        for column in self.spec.columns:
-            for name, answer in zip(column.names, self._decoded.answers(column, 0.95), strict=True):
-                ends = {"": answer.value, "_low": answer.low, "_high": answer.high}
-                found |= {f"{name}{end}": float(each[-1]) for end, each in ends.items()}
+        for name, answer in self._numbers(probability("confidence", confidence)):
+            ends = {"": answer.value, "_low": answer.low, "_high": answer.high}
+            found |= {f"{name}{end}": float(each[-1]) for end, each in ends.items()}
         return found
+
+    def _numbers(self, confidence: float) -> Iterator[tuple[str, Answer]]:
+        """Yield all numbers of the published rows, by name."""
+        for column in self.spec.columns:
+            yield from zip(column.names, self._decoded.answers(column, confidence), strict=True)
 
     @property
     def bounds(self) -> dict[str, Any]:
@@ -525,12 +532,12 @@ class PrivateTable(SketchRelease):
         """Return all numbers of the groups asked for; a group and a column are one key."""
         if estimator is not None:
             raise InvalidInput("a table's numbers have one estimate: leave the estimator out.")
+        columns = list(self._numbers(confidence))
         found: list[tuple[Any, float, float, float]] = []
         for at in self._places(asked, key_type) if asked else range(len(self.groups)):
-            for column in self.spec.columns:
-                for name, answer in zip(column.names, self._decoded.answers(column, confidence), strict=True):
-                    key = CompoundKey((str(self.groups[at]), name))
-                    found.append((key, answer.value[at], answer.low[at], answer.high[at]))
+            for name, answer in columns:
+                key = CompoundKey((str(self.groups[at]), name))
+                found.append((key, answer.value[at], answer.low[at], answer.high[at]))
         value, low, high = np.array([each[1:] for each in found], np.float64).reshape(-1, 3).T
         return Estimates([each[0] for each in found], value, low, high, confidence, self.counts)
 
@@ -577,6 +584,21 @@ class PrivateTable(SketchRelease):
 def _with_ends(name: str) -> tuple[str, str, str]:
     """Return the names of a number and of the ends of its interval."""
     return name, f"{name}_low", f"{name}_high"
+
+
+def plain(value: Any) -> Any:
+    """Return an entry of a frame as JSON has it: dates and moments as text."""
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def csv_of(table: pa.Table) -> str:
+    """Return rows as CSV, in which no text is a formula."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(no_formula, table.column_names))
+    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    writer.writerows([no_formula(each) if isinstance(each, str) else each for each in row] for row in rows)
+    return text.getvalue()
 
 
 def _interval(value: float | None, low: float | None, high: float | None) -> str:
