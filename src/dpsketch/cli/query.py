@@ -197,7 +197,8 @@ def _show_table(
             say(f"{name}: {words}.")
         if rollup is not None:
             say(
-                "Intervals reach up by what the groups that are not listed may hold. A user counts once in each added group."
+                "Intervals reach up by what the groups that are not listed may hold. A user counts once in each group "
+                "that was added."
             )
         say(f"Guarantee: {release.guarantee}")
 

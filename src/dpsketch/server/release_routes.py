@@ -244,8 +244,6 @@ def _density(served: Served, first: int | None, last: int | None) -> Any:
 async def table_searched(identifier: str, asked: models.AskTable, visitor: Reading) -> Response:
     """Return rows of a table, or of groups that are added up: sorted, and those with some words; not in an address."""
     served = visitor.service.releases.get(identifier)
-    if "table" not in served.questions:
-        raise InvalidInput("this release is not a table of groups.")
     return await visitor.answer(question("table", identifier, repr(asked)), lambda: rows_reply(served.release, asked))
 
 

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 from starlette.responses import Response
 
 from dpsketch.errors import InvalidInput
+from dpsketch.release import Release
 from dpsketch.server.answers import CSV, finite, reply
 from dpsketch.server.models import AskTable
 from dpsketch.sketches.table.private import PrivateTable, csv_of, plain
@@ -21,8 +22,10 @@ _ADDED_UP = (
 _PAIRS = " A row counts a user once for each of its groups."
 
 
-def rows_reply(release: PrivateTable, asked: AskTable) -> Response:
+def rows_reply(release: Release, asked: AskTable) -> Response:
     """Return the rows that were asked for, with the guarantee; as CSV, the rows alone."""
+    if not isinstance(release, PrivateTable):
+        raise InvalidInput("this release is not a table of groups.")
     by = release.spec.by if asked.by is None else tuple(asked.by)
     if len(set(by)) < len(by) or not set(by) <= set(release.spec.by):
         # A refusal repeats nothing of what was sent.
