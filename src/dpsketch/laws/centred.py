@@ -293,7 +293,8 @@ class CentredTable(Law):
                 exact = haar(kept.leaves(measure, self.edges(place, arrays).tolist(), SCALE))
             else:
                 low, high, _ = self.range_of(place, arrays)
-                exact = kept.centred(measure, (low, high), self.records_of_a_user(arrays))
+                records = self.records_of_a_user(arrays) if measure.kind == "record_mean" else 1
+                exact = kept.centred(measure, (low, high), records)
             arrays[column_of(place)] = handle.add(exact, f"column {place}", member=keys)
         return arrays
 

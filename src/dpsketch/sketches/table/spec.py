@@ -77,10 +77,13 @@ class TableSpec(Spec):
             raise InvalidInput("a table has a user column if, and only if, its unit is a user.")
         if self.max_records is not None and (self.unit.level == "record" or self.max_records < 1):
             raise InvalidInput("max_records goes with a user column, and is at least 1.")
-        if self.unit.level == "record" and len({(m.value, m.stated) for m in self._linear()}) > len(
-            {m.value for m in self._linear()}
-        ):
+        if self.unit.level == "record" and any(len(self._ranges(value)) > 1 for value in self.values):
             raise InvalidInput("one column of values has two ranges. State the same bounds for its sum and its mean.")
+
+    def _ranges(self, value: str) -> set[tuple[float | None, float | None]]:
+        """Return the bounds that sums and means of a column of values state."""
+        linear = (column for column in self.columns if column.value == value and column.kind != "quantiles")
+        return {(column.low, column.high) for column in linear if not column.chosen}
 
     @property
     def summary(self) -> str:
@@ -106,15 +109,16 @@ class TableSpec(Spec):
         by_user = self.unit.level == "user"
         at = -1 if column.value is None else self.values.index(column.value)
         stated = (column.low, column.high)
+        if not by_user and column.kind in ("sum", "mean") and column.value is not None:
+            # Sum and mean of records are computed from one number, under the bounds that either states.
+            stated = next(iter(self._ranges(column.value)), stated)
         match column.kind:
             case "users":
                 return None
             case "count":
                 high = None if self.max_records is None else float(self.max_records)
                 return Measure("count", "count", -1, None if high is None else 1.0, high) if by_user else None
-            case "sum" | "mean" if not by_user:
-                return Measure(f"total {column.value}", "total", at, *stated)
-            case "sum":
+            case "sum" | "mean" if not by_user or column.kind == "sum":
                 return Measure(f"total {column.value}", "total", at, *stated)
             case "mean" if column.over == "users":
                 return Measure(f"mean {column.value}", "user_mean", at, *stated)
