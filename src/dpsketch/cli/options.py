@@ -185,7 +185,9 @@ def make_option(
     else:
         kind = one_of(plain) if get_origin(plain) is Literal else FILE if plain is Path else plain
         settings = {"type": kind, **settings}
-    return Option([*(names or [flag_of(name)]), name], help=words, group=group, default=default, **settings)
+    if default is not None:  # Click takes None for a value, so that nothing would be missing
+        settings["default"] = default
+    return Option([*(names or [flag_of(name)]), name], help=words, group=group, **settings)
 
 
 def gather(holder: type[_Made], values: Mapping[str, Any], **more: Any) -> _Made:

@@ -196,7 +196,7 @@ def _show_table(
         for name, words in meanings.items():
             say(f"{name}: {words}.")
         if rollup is not None:
-            say("Intervals reach up by what groups that are not listed may hold. users counts pairs of users and groups.")
+            say("Intervals reach up by what unlisted groups may hold; users are pairs of users and groups.")
         say(f"Guarantee: {release.guarantee}")
 
 
