@@ -73,3 +73,40 @@ def test_questions_about_groups_are_answered_from_the_rows(released: dps.Private
         ("2024-01-02,north", name, *(row[f"{name}{end}"] for end in ("", "_low", "_high")))
         for name in ("count", "sum_sales")
     ]
+
+
+def test_a_picture_says_which_column_which_groups_and_what_its_intervals_promise(released: dps.PrivateTable) -> None:
+    [axes] = released.plot("sum_sales", n=4).axes
+    title = axes.get_title("left")
+    assert title.startswith("sum_sales, 4 largest of 6 groups, ε = 4, δ = 1e-06\n")
+    assert released.meanings["sum_sales"] in title
+    # The groups were picked for being large, and each interval holds by itself.
+    assert axes.get_xlabel() == "sum_sales, with 95% intervals, each on its own"
+    assert [each.get_text() for each in axes.get_xticklabels()][-1].count(",") == 1  # 1,000, not 1e3
+    largest = sorted(released.to_json(), key=lambda row: -row["sum_sales"])[:4]
+    assert [each.get_text() for each in axes.get_yticklabels()] == [f"{row['day']},{row['shop']}" for row in largest]
+    assert "all groups" in released.plot().axes[0].get_title("left")
+
+
+def test_a_picture_of_a_column_with_dollars_is_drawn() -> None:
+    table = dps.Table(by="place", columns=[dps.sum("$x$\\frac$", bounds=(0, 1))])
+    table.update(pa.table({"place": ["a$b$"] * 500, "$x$\\frac$": [1.0] * 500}))
+    figure = table.release(epsilon=4.0, delta=1e-6).plot()
+    figure.draw_without_rendering()
+
+
+def test_a_notebook_shows_numbers_on_the_right_and_markup_as_text() -> None:
+    table = dps.Table(by="place")
+    names = ["<b>bold</b>", *(f"place {number}" for number in range(60))]
+    table.update(pa.table({"place": [name for name in names for _ in range(300)]}))
+    release = table.release(epsilon=4.0, delta=1e-6)
+    shown = release._repr_html_()
+    assert "<b>" not in shown
+    assert "&lt;b&gt;bold&lt;/b&gt;" in shown
+    assert shown.count("<tr>") == 51
+    assert shown.count("text-align:left") == shown.count("text-align:right") == 51
+    assert shown.count("<small") == 50
+    assert "… 11 more rows" in shown
+    assert "ε = 4" in shown
+    assert "place" in release.to_text(1).splitlines()[0]
+    assert release.to_text(1).splitlines()[1].endswith("]")

@@ -173,19 +173,24 @@ class TableView:
         """Give the rows to any library that reads Arrow streams."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
-    def _text_rows(self, limit: int | None, **options: Any) -> tuple[list[str], list[list[str]]]:
-        """Return a heading and rows as people read them: a number with the ends of its interval."""
+    def _cells(self, limit: int | None, **options: Any) -> tuple[list[str], list[list[tuple[str, str]]]]:
+        """Return a heading and rows as people read them: each cell with its interval, which is empty for groups."""
         table = self.to_arrow(**options).slice(0, limit)
         names = [name for name in table.column_names if name in self.by or name in self._table.value_names]
-        columns: list[list[str]] = []
+        columns: list[list[tuple[str, str]]] = []
         for name in names:
             values = table.column(name).to_pylist()
             if name in self.by:
-                columns.append([printable(str(value)) for value in values])
+                columns.append([(printable(str(value)), "") for value in values])
                 continue
             ends = zip(table.column(f"{name}_low").to_pylist(), table.column(f"{name}_high").to_pylist(), strict=True)
             columns.append([_interval(value, *end) for value, end in zip(values, ends, strict=True)])
         return names, [list(row) for row in zip(*columns, strict=True)]
+
+    def _text_rows(self, limit: int | None, **options: Any) -> tuple[list[str], list[list[str]]]:
+        """Return a heading and rows of text: a number with the ends of its interval."""
+        names, rows = self._cells(limit, **options)
+        return names, [[" ".join(filter(None, cell)) for cell in row] for row in rows]
 
     def to_text(self, limit: int | None = _ROWS_IN_TEXT, **options: Any) -> str:
         """Return the first rows as aligned text, or all of them; options as for :meth:`to_arrow`."""
@@ -211,12 +216,20 @@ class TableView:
 
     def _repr_html_(self) -> str:
         """Return the first rows as notebooks show them."""
-        names, rows = self._text_rows(_ROWS_IN_HTML)
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+        names, rows = self._cells(_ROWS_IN_HTML)
+        sides = ["left" if name in self.by else "right" for name in names]
+
+        def line(tag: str, cells: Sequence[str]) -> str:
+            style = "padding:0.1em 0.6em;vertical-align:top;white-space:nowrap;text-align"
+            marked = zip(sides, cells, strict=True)
+            return "<tr>" + "".join(f'<{tag} style="{style}:{side}">{cell}</{tag}>' for side, cell in marked) + "</tr>"
+
+        head = line("th", [html.escape(name) for name in names])
+        body = "".join(line("td", [_cell(*cell) for cell in row]) for row in rows)
         more = f"<p>… {len(self) - len(rows):,} more rows</p>" if len(self) > len(rows) else ""
         promise = html.escape(str(self._table.guarantee))
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}<p>{promise}</p>"
+        shown = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+        return f'<div style="max-height:32em;overflow:auto">{shown}</div>{more}<p>{promise}</p>'
 
     def estimates(self, name: str, *, confidence: float = 0.95) -> Estimates:
         """Return one column of numbers with its intervals, by group."""
@@ -572,13 +585,14 @@ class PrivateTable(SketchRelease):
         n : int
             The number of groups.
         """
-        found = self._view.estimates(column or self.value_names[0])
+        name = column or self.value_names[0]
+        found = self._view.estimates(name)
         order = np.argsort(-found.value, kind="stable")[:n]
-        chosen = Estimates(
-            [found.key[i] for i in order], found.value[order], found.low[order], found.high[order], found.confidence,
-            found.counts,
-        )  # fmt: skip
-        return plots.bars(chosen, f"{column or self.value_names[0]}, {self.title()}")
+        sides = (found.value[order], found.low[order], found.high[order])
+        chosen = Estimates([found.key[i] for i in order], *sides, found.confidence, found.counts)
+        which = f"{len(order)} largest of {len(found):,} groups" if len(order) < len(found) else "all groups"
+        title = f"{name}, {which}, {self.title().splitlines()[0]}\n{found.counts}"
+        return plots.bars(chosen, title, f"{name}, with {found.confidence:.0%} intervals, each on its own")
 
 
 def _with_ends(name: str) -> tuple[str, str, str]:
@@ -601,12 +615,17 @@ def csv_of(table: pa.Table) -> str:
     return text.getvalue()
 
 
-def _interval(value: float | None, low: float | None, high: float | None) -> str:
-    """Return a number with the ends of its interval, as people read it."""
+def _interval(value: float | None, low: float | None, high: float | None) -> tuple[str, str]:
+    """Return a number and its interval, as people read them."""
     if value is None:
-        return "–"
-    ends = "" if low is None or high is None else f" [{number_text(low)}, {number_text(high)}]"
-    return f"{number_text(value)}{ends}"
+        return "–", ""
+    return number_text(value), "" if low is None or high is None else f"[{number_text(low)}, {number_text(high)}]"
+
+
+def _cell(text: str, interval: str) -> str:
+    """Return a cell of HTML: the interval is small and pale, on a line of its own."""
+    below = f'<br><small style="opacity:0.7">{interval}</small>' if interval else ""
+    return html.escape(text) + below
 
 
 def typed_names(column: Sequence[Any], kind: str) -> Any:
