@@ -75,8 +75,12 @@ class TableSpec(Spec):
             raise InvalidInput("two columns of the table have one name. Give one of them another, with name=.")
         if (self.user is None) is not (self.unit.level == "record"):
             raise InvalidInput("a table has a user column if, and only if, its unit is a user.")
-        if self.max_records is not None and (self.unit.level == "record" or self.max_records < 1):
-            raise InvalidInput("max_records goes with a user column, and is at least 1.")
+        if self.max_records is not None and (self.unit.level == "record" or not 1 <= self.max_records <= 2**40):
+            raise InvalidInput("max_records goes with a user column, and is between 1 and 2**40.")
+        if self.types and len(self.types) != len(self.by):
+            raise InvalidInput("a table states the types of all columns of groups, or of none.")
+        if len(self.by) > 1 and self.key_type not in (None, "text"):
+            raise InvalidInput("groups of several columns are texts.")
         if self.unit.level == "record" and len({(m.value, m.stated) for m in self._linear()}) > len(
             {m.value for m in self._linear()}
         ):
