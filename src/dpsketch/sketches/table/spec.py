@@ -81,10 +81,11 @@ class TableSpec(Spec):
             raise InvalidInput("a table states the types of all columns of groups, or of none.")
         if len(self.by) > 1 and self.key_type not in (None, "text"):
             raise InvalidInput("groups of several columns are texts.")
-        if self.unit.level == "record" and len({(m.value, m.stated) for m in self._linear()}) > len(
-            {m.value for m in self._linear()}
-        ):
-            raise InvalidInput("one column of values has two ranges. State the same bounds for its sum and its mean.")
+        measured = [measure.name for measure in self.measures()]
+        if len(set(measured)) < len(measured):
+            raise InvalidInput(
+                "one column of values has two ranges or grids. State the same for all that is asked of it."
+            )
 
     @property
     def summary(self) -> str:
