@@ -39,6 +39,9 @@ from dpsketch.laws.sampler import draw_coin, draw_level, uniform_below
 
 __all__ = ["RankDraws", "shift_for"]
 
+# A reader of a file makes arrays of them.
+_MOST_SLOTS = 1 << 16
+
 
 @stored
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ class RankDraws:
 
     def __post_init__(self) -> None:
         good = len(self.shares) == len(self.rates) == len(self.end_rates) == len(self.shifts) > 0
-        good = good and all(0 < share < 1 for share in self.shares) and self.slots >= 1 and self.mass >= 1
+        good = good and all(0 < share < 1 for share in self.shares) and self.mass >= 1
+        good = good and 1 <= self.slots <= _MOST_SLOTS
         if not good or not all(rate > 0 for rate in (*self.rates, *self.end_rates)):
             raise InvalidInput("each quantile between 0 and 1 is drawn with a positive rate, and so are its two ends.")
 

@@ -18,6 +18,7 @@ from dpsketch.compound import compound_keys, join_parts
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.laws.centred import TableState
 from dpsketch.laws.groups import TableContent
+from dpsketch.numbers import whole_number
 from dpsketch.privacy import Budget, Neighbours, per_record, per_user
 from dpsketch.sketches.frames import frame_columns
 from dpsketch.sketches.histogram.named import named_column, names_of
@@ -104,9 +105,8 @@ class Table(Sketch[TableSpec, PrivateTable]):
         else:
             unit = per_user("auto" if max_keys is None else max_keys, neighbours=neighbours)
         names = (by,) if isinstance(by, str) else tuple(by)
-        bound = None if isinstance(max_records, str) or max_records is None else int(max_records)
-        if isinstance(max_records, str) and max_records != "auto":
-            raise InvalidInput("max_records is a whole number, or 'auto'.")
+        chosen = max_records is None or max_records == "auto"
+        bound = None if chosen else whole_number("max_records", max_records)
         self._start(TableSpec(unit, names, tuple(columns) or (count(),), user, bound))
         if memory_limit is not None:
             self._store.limit = Limit.of(memory_limit, None if temp_directory is None else os.fspath(temp_directory))
@@ -158,8 +158,7 @@ class Table(Sketch[TableSpec, PrivateTable]):
         """Add records, as part of a change: their groups, users, and a column of numbers for each value."""
         spec, counted = self._spec, self._counted
         column, found, declared = named_column(records, self._key_type if len(spec.by) == 1 else "text")
-        types = tuple(each for each in key_types if each is not None)
-        types = types if len(types) == len(spec.by) else ()  # a column of nulls alone has no type yet
+        types = () if None in key_types else tuple(each for each in key_types if each is not None)
         if spec.types and types and spec.types != types:
             raise SpecMismatch("the columns of groups have other types than those of the records so far.")
         owners: pa.ChunkedArray | None = None
@@ -257,7 +256,8 @@ def _numbers(column: Any, name: str) -> Floats:
     numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if not (numeric or pa.types.is_null(kind)):
         raise InvalidInput(f"the column {name!r} does not hold numbers. Convert it first.")
-    values: Floats = np.asarray(found.cast(pa.float64()).to_numpy(), np.float64)
+    # A large integer becomes the nearest float: Arrow would refuse it, with a message that quotes it.
+    values: Floats = np.asarray(found.cast(pa.float64(), safe=False).to_numpy(), np.float64)
     return values
 
 

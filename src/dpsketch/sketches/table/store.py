@@ -33,7 +33,7 @@ def record_rows(keys: pa.ChunkedArray, users: pa.ChunkedArray | None, values: Se
     for column in columns.values():
         there &= np.asarray(column.is_valid())
     for place, value in enumerate(values):
-        columns[f"v{place}"] = pa.chunked_array([pa.array(np.clip(value, -_LARGEST, _LARGEST))])
+        columns[f"v{place}"] = pa.chunked_array([pa.array(np.clip(value, -_LARGEST, _LARGEST) + 0.0)])  # −0 is 0
     table = pa.table(columns).filter(pa.array(there))
     return Rows(table, len(there) - int(np.count_nonzero(there)), there)
 
@@ -97,7 +97,7 @@ class RecordStore(Store):
             query = f"SELECT {number}, p.person, k.place{values} FROM {rows} AS r JOIN keys AS k ON r.key = k.key"
             run(f"CREATE OR REPLACE TABLE records AS {query} JOIN people AS p ON r.owner = p.owner")
             sums = "".join(f", sum(CAST(floor(v{i} / {STEP!r} + 0.5) AS DECIMAL(38, 0))) AS t{i}" for i in self._totals)
-            sums += "".join(f", min_by(v{i}, {_scrambled(f'v{i}')}) AS s{i}" for i in self._samples)
+            sums += "".join(f", min_by(v{i}, ({_scrambled(f'v{i}')}, v{i})) AS s{i}" for i in self._samples)
             run(
                 f"""CREATE OR REPLACE TABLE grouped AS
                 SELECT person, place, count(*) AS units{sums} FROM records GROUP BY person, place"""
