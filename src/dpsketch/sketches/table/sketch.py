@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -216,11 +217,17 @@ class Table(Sketch[TableSpec, PrivateTable]):
         spec, budget = self._spec, Budget(epsilon, delta, rho)
         listed = None if groups is None else _listed(groups, spec)
         (law,) = spec.laws(budget, groups=listed, names=names)
-        tables = self._store.tables()  # before the charge: what cannot be put in order costs nothing
-        permit = self._pay(spec, (law,), budget, self._account(ledger, dataset, part))
-        content = TableContent(tables, by_user=spec.unit.level == "user", columns=self._store.columns)
         spelled = [str(name) if spec.key_columns else name for name in listed or []]
-        return PrivateTable(spec, permit.draw_all(TableState(content, spelled)))
+        with self._opened() as content:  # before the charge: what cannot be put in order costs nothing
+            permit = self._pay(spec, (law,), budget, self._account(ledger, dataset, part))
+            drawn = permit.draw_all(TableState(content, spelled))
+        return PrivateTable(spec, drawn)
+
+    @contextmanager
+    def _opened(self) -> Iterator[TableContent]:
+        """Give the records as laws ask them."""
+        by_user = self._spec.unit.level == "user"
+        yield TableContent(self._store.tables(), by_user=by_user, columns=self._store.columns)
 
     def _to_document(self) -> files.Document:
         header, arrays = self._store.to_document()
