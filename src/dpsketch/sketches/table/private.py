@@ -136,7 +136,7 @@ class TableView:
         confidence : float
             Coverage of each interval.
         max_relative_error : float, optional
-            Blank numbers whose interval is wider than this part of them, on either side.
+            Blank a number if half the width of its interval is more than this share of it.
         """
         import pyarrow as pa
 
@@ -251,7 +251,7 @@ class PrivateTable(SketchRelease):
     spec : TableSpec
         The public spec.
     drawn : Drawn
-        What was published, with the law that it was drawn by.
+        The published arrays and the law that drew them.
     groups : list
         The names of the groups: the public list, or those that were found.
     """
@@ -324,8 +324,8 @@ class PrivateTable(SketchRelease):
             Coverage of each interval. An interval is for what was counted: after users were bounded and values were
             clipped.
         max_relative_error : float, optional
-            Blank numbers whose interval is wider than this part of them, on either side. Those that stay are more
-            often too high than too low.
+            Blank a number if half the width of its interval is more than this share of it. The numbers that remain are
+            more often too high than too low.
         """
         return self._view.to_arrow(confidence=confidence, max_relative_error=max_relative_error)
 
@@ -461,7 +461,7 @@ class PrivateTable(SketchRelease):
 
     @property
     def bounds(self) -> dict[str, Any]:
-        """To what contributions were bounded: groups and records of a user, and the range of each column."""
+        """Bounds in use: the groups and records of a user, and the range of each column."""
         arrays = self.drawn.parts[TABLE].arrays
         found: dict[str, Any] = {}
         if self.spec.unit.level == "user":
@@ -479,7 +479,7 @@ class PrivateTable(SketchRelease):
 
     @property
     def cut(self) -> dict[str, float | None]:
-        """Estimated part that the bounds cut, by column; None where it does not stand out of the noise.
+        """Estimated part that the bounds cut, by column; None if it cannot be told from noise.
 
         For ``max_keys`` it is the part of the pairs of users and groups that do not count; for a sum, mean or count the
         part of its absolute total.
@@ -496,7 +496,7 @@ class PrivateTable(SketchRelease):
 
     @property
     def meanings(self) -> dict[str, str]:
-        """What each number counts, in words."""
+        """Definition of each number, in words."""
         by_user, found = self.spec.unit.level == "user", dict[str, str]()
         bounds = self.bounds
         kept = f"; a user counts in at most {bounds['max_keys']} groups" if by_user else ""
@@ -526,11 +526,11 @@ class PrivateTable(SketchRelease):
 
     @property
     def counts(self) -> str:
-        """What an estimate counts."""
+        """Definition of the first number, in words."""
         return next(iter(self.meanings.values()))
 
     def facts(self) -> dict[str, Any]:
-        """Return what a reader of the file may want to know beside spec and guarantee."""
+        """Return bounds, cuts, definitions and totals of unlisted groups, for readers of the file."""
         return {
             "groups": len(self.groups),
             "bounds": {name: list(each) if isinstance(each, tuple) else each for name, each in self.bounds.items()},

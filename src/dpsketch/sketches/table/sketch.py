@@ -46,10 +46,10 @@ class Table(Sketch[TableSpec, PrivateTable]):
     by : str or sequence of str
         The columns that name a group.
     columns : sequence of Column, optional
-        What to compute for each group: ``dps.count()``, ``dps.users()``, ``dps.sum("x")``, ``dps.mean("x")``,
+        Aggregates to compute for each group: ``dps.count()``, ``dps.users()``, ``dps.sum("x")``, ``dps.mean("x")``,
         ``dps.quantiles("x", [.5, .9])``. By default the count.
     user : str, optional
-        The column that says whose a record is. With it a release protects users, without it single records.
+        The column with the user of each record. With it a release protects users, without it single records.
     max_keys : int or "auto", optional
         Maximum number of groups in which a user counts. By default each release chooses it privately.
     max_records : int or "auto", optional
@@ -57,14 +57,19 @@ class Table(Sketch[TableSpec, PrivateTable]):
     neighbours : {"add_remove", "replace"}
         The neighbour relation of the guarantee.
     memory_limit : str, optional
-        About how much memory the table may take, such as ``"2GB"``; what does not fit goes to disk.
+        Approximate memory limit, such as ``"2GB"``; records beyond it go to disk.
     temp_directory : path, optional
-        Goes with ``memory_limit``: where the temporary folder is made.
+        Folder for the files of ``memory_limit``.
 
     Privacy
     -------
-    A release protects one user with all records, or one record. Names of groups, head counts, columns and all bounds
-    that are chosen share one budget. Groups that are not listed are one more row, ``others``.
+    A release protects one user with all their records, or one record. Names of groups, head counts, columns and chosen
+    bounds share one budget. All groups that are not listed form one more row, ``others``.
+
+    Accuracy
+    --------
+    Each number has an interval for the quantity that was counted: after users were bounded and values were clipped.
+    ``cut`` of the release estimates the part that the bounds cut.
 
     Examples
     --------
@@ -136,7 +141,8 @@ class Table(Sketch[TableSpec, PrivateTable]):
         Parameters
         ----------
         frame : pandas, polars or Arrow frame, DuckDB relation, or iterator of these
-            It has the columns that the table names. Records with a missing group, user or value count for nothing.
+            A frame with the columns that the table names. A record with a missing group, user or value counts in no
+            column.
         """
         spec = self._spec
         wanted = [*spec.by, *spec.values, *([] if spec.user is None else [spec.user])]
@@ -203,12 +209,12 @@ class Table(Sketch[TableSpec, PrivateTable]):
         rho : float
             A zero-concentrated budget instead; goes with ``groups=``.
         groups : list of names or tuples, or a frame with the group columns, optional
-            A public list: each of its groups gets a row, also if nobody is in it. It must not come from the data.
+            A public list: each of its groups gets a row, even if it has no records. It must not come from the data.
         names : {"less", "more"}
-            How much of the budget finds names: a quarter, or half. With ``"more"`` there are more groups, and more
-            noise in each.
+            Share of the budget that finds names: a quarter, or half. ``"more"`` finds more groups, and adds more noise
+            to each number.
         ledger, dataset, part : Ledger or URL, str, str, optional
-            Where to charge the release; charged before any noise is drawn.
+            Ledger, dataset and part to charge, before any noise is drawn.
 
         Privacy
         -------

@@ -34,24 +34,24 @@ _GUESSED_RECORDS = 100_000
 @stored
 @dataclass(frozen=True, slots=True)
 class TableSpec(Spec):
-    """All that two tables must share to merge. Public.
+    """Public parameters of a table. Two tables merge only if their specs are equal.
 
     Attributes
     ----------
     unit : Unit
-        Whose presence a release hides.
+        The unit of privacy.
     by : tuple of str
         The columns that name a group.
     columns : tuple of Column
         The aggregates.
     user : str or None
-        The column that says whose a record is.
+        The column with the user of each record.
     max_records : int or None
         The number of records of a user that count in one group; None if each release chooses it.
     key_type : {"int", "text"} or None
-        What groups are, where one column names them.
+        Type of the group names, if one column names a group.
     types : tuple of str
-        What the columns of groups are, as their source declares; empty before that is known.
+        Declared types of the group columns; empty before the first record.
     """
 
     unit: Unit
