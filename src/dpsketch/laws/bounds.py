@@ -41,6 +41,8 @@ _PAIRED = {False: 3.0, True: 5.5}
 # Between bins that stand out, those below this are mostly noise and count by a part.
 _WEAK, _WEAK_PART = 1.5, 0.3
 _POINTS_IN_A_BIN = 3
+# At budgets that hide nothing the variance of noise is 0 as a float.
+_LEAST_DEVIATION = 1e-9
 
 
 class Bounds(NamedTuple):
@@ -82,7 +84,7 @@ class Shape:
     @property
     def seen(self) -> Floats | None:
         """The part of the units in each bin, as far as bins are told from noise; None if none stands out."""
-        deviation = math.sqrt(self.noise.variance)
+        deviation = max(math.sqrt(self.noise.variance), _LEAST_DEVIATION)
         heavy = isinstance(self.noise, DiscreteLaplace)
         bins = np.asarray(self.bins, np.float64) / deviation
         stands = bins > _ALONE[heavy]
