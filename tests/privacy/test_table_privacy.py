@@ -249,7 +249,8 @@ def test_replacing_with_less_than_half_for_the_head_count_costs_more_than_twice(
 )
 def test_a_unit_moves_corners_by_exactly_what_is_stated(name: str, keys: int | None, relation: Any) -> None:
     """Cells, and the mass of quantiles; the L1 norm of the cells is M for every row of a unit."""
-    table = table_of(TABLES[name], keys, relation, **({} if keys is None else {"max_records": 2}))
+    columns = [*TABLES[name], dps.quantiles("x", [0.5, 0.9], bounds=(0, 1))]
+    table = table_of(columns, keys, relation, **({} if keys is None else {"max_records": 2}))
     (law,) = table.spec.laws(Budget(1.0, 0.0), groups=LISTED)
     assert isinstance(law, CornerTable)
     found = moves(name, keys)

@@ -129,8 +129,11 @@ def test_the_order_and_the_parts_of_records_leave_the_state_and_the_answer(user:
     """Zeros of either sign are equal; of values that share the word by which one is drawn, the same is taken."""
     n, rng = 400, np.random.default_rng(1)
     values = rng.choice([0.0, -0.0, 1.5, -2.5], n)
-    if large:
-        values = 2.0**41 + np.arange(n) * 7.0
+    if large:  # all have one word, and lie in several bins of a shape
+        some = np.arange(2.0**40, 2.0**42, 2.0**20 + 7)
+        words = some * 0.6180339887498949 % 1
+        found, counts = np.unique(words, return_counts=True)
+        values = rng.choice(some[words == found[counts.argmax()]], n)
     frame = pa.table({"g": rng.choice([*"abc"], n), "u": rng.integers(0, 9, n), "x": values})
     options: dict[str, Any] = {"user": "u", "max_keys": 2} if user else {}
     quantiles = dps.quantiles("x", [0.5])

@@ -1,8 +1,8 @@
 """Tables of groups: a unit's move is exact, and the noise of rows is that of releases with many rows of nobody.
 
-A release of a public list of groups in which nobody is shows its noise, row by row. Rows carry noise of their own, so
-that each four of them are one run of what a unit moves: two rows that it leaves, and two that it enters. What shapes
-and ranges of users tell, a few hundredths of the budget, is left to the unit.
+A release of a public list of groups in which nobody is shows its noise, row by row. Rows carry noise of their own. As
+many of them as a unit may leave and enter are one run: four of a user with two groups, two of a record. What shapes and
+ranges of users tell, a few hundredths of the budget, is left to the unit.
 
 A name that one record holds alone shows with probability δ. Many of them in one release are as many runs.
 """
@@ -10,8 +10,9 @@ A name that one record holds alone shows with probability δ. Many of them in on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,8 +32,10 @@ __all__ = ["TABLES"]
 # A unit's records: group and value. The bounds of values are 0 and 1.
 Records = list[tuple[str, float]]
 
-_KEYS, _ROWS, _MOST_GROUPS = 2, 4, 4000
-_LIST = ["a", "b", "c"]
+_KEYS, _MOST_GROUPS = 2, 4000
+_LISTS = {"user": ["a", "b", "c"], "record": ["a"]}
+# Of noise in few numbers it takes more runs to see a fifth less.
+_RUNS = {"groups-gaussian": 4, "groups-corners": 10}
 _REST: Records = [("a", 0.5), ("c", 0.5)]
 _NAMES = Attacked(epsilon=1.0, delta=0.01)
 # What the unit holds in the two datasets, by pair.
@@ -57,12 +60,12 @@ class Grouped(AuditRow):
     """A table at one unit and relation."""
 
     def _audit(self, trials: int, confidence: float) -> list[Finding]:
-        """Release until there are four times ``trials`` runs, and bound ε from below on each pair."""
+        """Release until there are several times ``trials`` runs, and bound ε from below on each pair."""
         if self.subject == "groups-names":
             return [self._names(trials, confidence)]
         asked = GAUSSIAN if self.subject == "groups-gaussian" else PURE
-        claim = printed_promise(self._released([], **asked).guarantee)
-        noise, found = self._noise(4 * trials, asked), []
+        claim = printed_promise(self._released([], asked).guarantee)
+        noise, found = self._noise(_RUNS[self.subject] * trials, asked), []
         for pair, sides in _PAIRS[self.relation].items():
             first, second = (self._exact(side) for side in sides)
             seen, shift = seen_numbers(noise, second - first)
@@ -81,28 +84,28 @@ class Grouped(AuditRow):
             return Table(by="group", columns=asked, user="user", max_keys=_KEYS, neighbours=self.relation)
         return Table(by="group", columns=asked, neighbours=self.relation)
 
-    def _released(self, records: Records, groups: Sequence[str] = _LIST, **budget: float) -> PrivateTable:
+    def _released(self, records: Records, budget: Mapping[str, Any], groups: Sequence[str] = ()) -> PrivateTable:
         """Release a table of what the unit holds beside others; of a record, the first one alone."""
         held = records if self.level == "user" else records[:1]
         rows = [*((f"other {i}", *each) for i, each in enumerate(_REST)), *(("unit", *each) for each in held)]
         users, names, values = zip(*rows, strict=True)
         table = self._table()
         table.update(pa.table({"user": users, "group": names, "x": values}))
-        return table.release(**budget, groups=groups)
+        return table.release(**budget, groups=groups or _LISTS[self.level])
 
     def _exact(self, records: Records) -> Floats:
         """Return the numbers of all rows, at so large a budget that next to nothing is added."""
         budget = {"rho": 1e9} if self.subject == "groups-gaussian" else {"epsilon": 1e5, "delta": 0.0}
-        return _numbers(self._released(records, **budget)).ravel()
+        return _numbers(self._released(records, budget)).ravel()
 
-    def _noise(self, trials: int, asked: Attacked) -> Floats:
-        """Return the noise of runs: of rows that nobody is in, four by four."""
-        runs: list[Floats] = []
-        groups = [f"group {i}" for i in range(min(_ROWS * trials, _MOST_GROUPS))]
-        while sum(map(len, runs)) < trials:
-            rows = _numbers(self._released([], groups, **spent(asked, self.noise)))[:-1]
-            runs.append(rows.reshape(len(rows) // _ROWS, -1))
-        return np.concatenate(runs)[:trials]
+    def _noise(self, wanted: int, asked: Attacked) -> Floats:
+        """Return the noise of runs: of rows that nobody is in, as many at a time as a unit may move."""
+        rows, runs = len(_LISTS[self.level]) + 1, list[Floats]()
+        groups = [f"group {i}" for i in range(min(rows * wanted, _MOST_GROUPS))]
+        while sum(map(len, runs)) < wanted:
+            numbers = _numbers(self._released([], spent(asked, self.noise), groups))[:-1]
+            runs.append(numbers.reshape(len(numbers) // rows, -1))
+        return np.concatenate(runs)[:wanted]
 
     def _names(self, trials: int, confidence: float) -> Finding:
         """Release records that are each alone in their group, and count the names that show; none may without them."""
