@@ -49,6 +49,8 @@ _WEAK, _WEAK_PART = 1.5, 0.3
 _POINTS_IN_A_BIN = 3
 # Bounds that hold 0 are taken up to this many times the least predicted cost.
 _AROUND_ZERO = 1.05
+# At budgets that hide nothing the variance of noise is 0 as a float.
+_LEAST_DEVIATION = 1e-9
 
 
 class Bounds(NamedTuple):
@@ -90,7 +92,7 @@ class Shape:
     @property
     def seen(self) -> Floats | None:
         """The part of the units in each bin, as far as bins are told from noise; None if none stands out."""
-        deviation = math.sqrt(self.noise.variance)
+        deviation = max(math.sqrt(self.noise.variance), _LEAST_DEVIATION)
         heavy = isinstance(self.noise, DiscreteLaplace)
         bins = np.asarray(self.bins, np.float64) / deviation
         stands = _standing(bins, *_STANDS[heavy])
