@@ -286,6 +286,9 @@ def bounded(
                     f"value. State the bounds of {name!r} by the names of the released columns: "
                     f"{', '.join(each for i in places for each in found[i].names)}."
                 )
+            if what != "weights":  # the quantiles of a value are read off one tree
+                trees = {found[i].value for i in places if found[i].kind == "quantiles"}
+                places += [i for i, each in enumerate(found) if each.kind == "quantiles" and each.value in trees]
             for i in places:
                 found[i] = _with(found[i], what, value)
     return tuple(found)

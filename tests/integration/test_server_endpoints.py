@@ -345,7 +345,7 @@ def test_a_table_is_asked_for_its_rows(service: Service) -> None:
         ("table?sort=country", "sort names a column of the rows"),
         ("table?limit=10001", "query.limit"),
         ("table?offset=-1", "query.offset"),
-        ("estimate", "name at least one group"),
+        ("estimate", "name at least one key"),
         ("estimate?key=country", "not listed in this table"),
     ],
 )

@@ -102,15 +102,12 @@ async def delete(identifier: str, visitor: Changing) -> Response:
 @router.post("/{identifier}/estimate", response_model=models.EstimatesAnswer, responses=models.TABLE)
 async def estimate_many(identifier: str, asked: models.AskKeys, visitor: Reading) -> Response:
     """Ask about many keys; they do not appear in an address."""
-    served = visitor.service.releases.get(identifier)
-    if not asked.keys and "table" in served.questions:
-        raise InvalidInput("name at least one group; /table has the rows of all.")
     visitor.service.check_number(asked.keys)
 
     def found(release: Any) -> Estimates:
         return answer(release, list(asked.keys), asked.confidence, asked.estimator, asked.key_type)
 
-    return await _answered("estimate", visitor, served, asked, found)
+    return await _answered("estimate", visitor, visitor.service.releases.get(identifier), asked, found)
 
 
 @router.get("/{identifier}/estimate", response_model=models.EstimatesAnswer, responses=models.TABLE)

@@ -360,7 +360,7 @@ class RowExpressions:
         made = guarded(lambda: self._answers(batch.select(self._read), place), lambda error: _unusable(place, error))
         if made.num_rows != batch.num_rows:
             raise SourceError(f"{place}: the SQL lost some rows; nothing can be built on the rest.")
-        rows = batch.select([name for name in batch.schema.names if name in self._kept])
+        rows = _without_views(batch.select([name for name in batch.schema.names if name in self._kept]))
         for each, column in zip(self._computed, made.columns, strict=False):
             rows = rows.append_column(each.name, column)
         return rows if self._where is None else rows.filter(made.columns[-1])
@@ -385,6 +385,18 @@ class RowExpressions:
             sql[-1] = f"CASE WHEN {sql[-1]} THEN true ELSE false END"
         found = source.project(", ".join(f"{each} AS c{i}" for i, each in enumerate(sql))).to_arrow_table()
         return found.combine_chunks().to_batches()[0] if found.num_rows else nothing_of(found.schema)
+
+
+def _without_views(batch: Any) -> Any:
+    """Return a batch without Arrow's views of text and bytes, of which it selects no rows."""
+    kinds = [
+        pa.string() if pa.types.is_string_view(kind) else pa.binary() if pa.types.is_binary_view(kind) else kind
+        for kind in batch.schema.types
+    ]
+    if kinds == batch.schema.types:
+        return batch
+    columns = [each.cast(kind) for each, kind in zip(batch.columns, kinds, strict=True)]
+    return pa.record_batch(columns, names=batch.schema.names)
 
 
 def _unusable(place: Any, error: Exception) -> SourceError:

@@ -150,16 +150,19 @@ class GroupQuery:
                 connection.execute("SET TimeZone = 'UTC'")
                 connection.execute("SET enable_external_access = false")
                 rows = connection.from_arrow(table)
-                rows = rows if self.having is None else rows.filter(self.having)
+                if self.having is not None:
+                    if rows.project(self.having).types[0] != "BOOLEAN":
+                        raise _unfit()
+                    rows = rows.filter(self.having)
                 rows = rows.order(", ".join([*self.order, '"#"'])).project('"#"')
                 places = [int(each[0]) for each in rows.fetchall()]
             first = self.offset or 0
             return places[first:] if self.limit is None else places[first : first + self.limit]
 
-        return guarded(found, _unfit)
+        return guarded(found, lambda _: _unfit())
 
 
-def _unfit(_: Exception) -> SourceError:
+def _unfit() -> SourceError:
     return SourceError(
         "HAVING or ORDER BY does not fit the types of the released columns. HAVING is a condition, as in COUNT(*) > "
         "100; counts, sums, means and quantiles are numbers."
@@ -274,9 +277,7 @@ class _Reader:
         )  # fmt: skip
 
     def _named_group(self, group: Any, items: list[Any]) -> Any:
-        """Return what GROUP BY means by a number, an alias or an expression: a selected item, where it is one."""
-        if group["class"] == "CONSTANT":
-            return _item_of(group, items, "GROUP BY")
+        """Return what GROUP BY means by an alias or an expression: a selected item, where it is one."""
         if group["class"] == "COLUMN_REF":
             (name,) = group["column_names"] if len(group["column_names"]) == 1 else [""]
             aliased = [each for each in items if each["alias"].casefold() == name.casefold() != ""]
@@ -412,11 +413,14 @@ def _key(tree: Any) -> str:
 
 
 def _groups(node: Any, items: list[Any]) -> list[Any]:
-    """Return the expressions of GROUP BY; those of ALL are the items without an aggregate."""
+    """Return the expressions of GROUP BY: numbers are selected items, and ALL those without an aggregate."""
+    if any(each["class"] == "STAR" for each in items):
+        raise _refusal("selects *. Select group columns and aggregates")
     if node["aggregate_handling"] == "FORCE_AGGREGATES":
         found = [each for each in items if not (_has_aggregate(each) or _is_foreign(each))]
     else:
-        found = list(node["group_expressions"])
+        listed = node["group_expressions"]
+        found = [_item_of(each, items, "GROUP BY") if each["class"] == "CONSTANT" else each for each in listed]
     if not found:
         raise _refusal("has no groups. Say GROUP BY columns; the rollup of a released table adds all groups up")
     return found
@@ -457,8 +461,6 @@ def _refuse_unknown(item: Any) -> None:
         raise _refusal("has a window, in which one record could touch many rows. Leave it out")
     if item["class"] == "SUBQUERY":
         raise _refusal("has a subquery, in which one record could touch many rows. Leave it out")
-    if item["class"] == "STAR":
-        raise _refusal("selects *. Select group columns and aggregates")
     if not (item["class"] == "FUNCTION" and (item["function_name"] in _AGGREGATES or _is_foreign(item))):
         if _has_aggregate(item):
             raise _refusal("computes with an aggregate. Select the aggregate, and compute with the released frame")

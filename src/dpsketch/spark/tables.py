@@ -36,8 +36,8 @@ def release_table(frame: DataFrame, spec: TableSpec, **release: Any) -> PrivateT
     ----------
     frame : pyspark.sql.DataFrame
         The records, with the columns that the spec names; also over Spark Connect. Records with a missing group, user
-        or value count for nothing. A group or a user that one column names is a whole number, text, bytes, a date or a
-        boolean; other columns must be cast first.
+        or value count for nothing. Users are whole numbers, text or bytes, and so are groups that one column names, or
+        dates or booleans; other columns must be cast first.
     spec : TableSpec
         The groups, columns and unit, such as ``dps.Table(by="country", columns=[dps.count()], user="visitor").spec``.
     **release
@@ -111,8 +111,8 @@ def _complete(frame: DataFrame, values: int) -> DataFrame:
     names = {"key": "key", "user": "person"}
     plain = frame.select(
         *(f.col(name).alias(names[name]) for name in frame.columns if name in names),
-        *(f.nanvl(f.col(f"point_{place}"), f.lit(None)).alias(f"v{place}") for place in range(values)),
-    ).dropna()
+        *(f.col(f"point_{place}").alias(f"v{place}") for place in range(values)),
+    ).dropna()  # nulls, and NaN
     for place in range(values):
         clipped = f.greatest(f.least(f.col(f"v{place}"), f.lit(LARGEST)), f.lit(-LARGEST))
         plain = plain.withColumn(f"v{place}", clipped)

@@ -23,7 +23,7 @@ from dpsketch.hashing import KeyType
 from dpsketch.laws.centred import FOUND, LISTED, TABLE, CentredTable
 from dpsketch.laws.corners import CornerTable
 from dpsketch.numbers import number_text, probability, real_number
-from dpsketch.release import SketchRelease, typed_keys
+from dpsketch.release import SketchRelease, require_keys, typed_keys
 from dpsketch.results import Estimates, no_formula
 from dpsketch.sketches.histogram.named import of_one_type, read_names
 from dpsketch.sketches.specs import fingerprint_of
@@ -545,9 +545,10 @@ class PrivateTable(SketchRelease):
         """Return all numbers of the groups asked for; a group and a column are one key."""
         if estimator is not None:
             raise InvalidInput("a table's numbers have one estimate: leave the estimator out.")
+        require_keys(asked)
         columns = list(self._numbers(confidence))
         found: list[tuple[Any, float, float, float]] = []
-        for at in self._places(asked, key_type) if asked else range(len(self.groups)):
+        for at in self._places(asked, key_type):
             for name, answer in columns:
                 key = CompoundKey((str(self.groups[at]), name))
                 found.append((key, answer.value[at], answer.low[at], answer.high[at]))
