@@ -48,7 +48,13 @@ format: $(VENV)/dev.stamp
 # The peers have pins of their own, so each lives in an environment of its own.
 .venv-peers/stamp:
 	$(PYTHON) -m venv .venv-peers
-	.venv-peers/bin/pip install --quiet opendp pipeline-dp datasketches numpy pyarrow polars duckdb
+	.venv-peers/bin/pip install --quiet opendp pipeline-dp dp-accounting datasketches numpy pyarrow polars duckdb
+	touch $@
+
+# Its frames work with one version of polars only.
+.venv-opendp/stamp:
+	$(PYTHON) -m venv .venv-opendp
+	.venv-opendp/bin/pip install --quiet 'opendp[polars]==0.16.*'
 	touch $@
 
 .venv-pureldp/stamp:
@@ -72,7 +78,7 @@ format: $(VENV)/dev.stamp
 	.venv-jaxprivacy/bin/pip install --quiet 'jax-privacy>=2.0'
 	touch $@
 
-bench: $(VENV)/dev.stamp .venv-peers/stamp .venv-pureldp/stamp .venv-diffprivlib/stamp .venv-tumult/stamp .venv-jaxprivacy/stamp
+bench: $(VENV)/dev.stamp .venv-peers/stamp .venv-opendp/stamp .venv-pureldp/stamp .venv-diffprivlib/stamp .venv-tumult/stamp .venv-jaxprivacy/stamp
 	$(BIN)/python -m benchmarks
 
 # Writes its table into docs/explanation/coverage.md; fails if an interval covers less than it states.

@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from dpsketch.laws.distinct import Coins
+from dpsketch.laws.ranks import RankDraws
 from dpsketch.laws.sparse import SparseLaw
 from dpsketch.laws.stable import Lift
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
@@ -28,6 +29,10 @@ def _drawn(law: Any, data: tuple[Any, ...]) -> Draw:
                 noise = survival.noise.sensitivity / survival.noise.epsilon
                 numbers |= {"rule": survival.rule, "noise": noise, "cutoff": survival.cutoff}
             return Draw("sparse", numbers)
+        case RankDraws(shares=shares, rates=rates, end_rates=ends, mass=mass):
+            spans = [2 * max(share.numerator, share.denominator - share.numerator) for share in shares]
+            loss = sum(span * (rate + 2 * end) for span, rate, end in zip(spans, rates, ends, strict=True))
+            return Draw("ranks", {"mass": mass, "loss": float(loss)})
         case Lift(p, height):
             return Draw("floor", {"p": p, "height": height})
     raise AssertionError("something draws that has no row here")
@@ -53,7 +58,7 @@ def recording() -> Iterator[list[Draw]]:
         return draw
 
     patches = [patch.object(law, "sample", noting(law.sample)) for law in (RoundedGaussian, DiscreteLaplace)]
-    patches += [patch.object(law, "draw", noting(law.draw)) for law in (Coins, SparseLaw, Lift)]
+    patches += [patch.object(law, "draw", noting(law.draw)) for law in (Coins, SparseLaw, RankDraws, Lift)]
     for each in patches:
         each.start()
     try:

@@ -268,6 +268,27 @@ def _moment(record: Record, promise: Promise) -> Spent:
     return spent
 
 
+def _groups(record: Record, promise: Promise) -> Spent:
+    """A table of a public list: a row for each group and one for all others, of which a unit moves some."""
+    rows, times, (*first, last) = record.more["groups"] + 1, 1 + promise.replaced, record.draws
+    if last.law == "gaussian":
+        draws = record.draws[1:] if promise.level == "user" else record.draws
+        single = sum(draw.numbers["sigma"] ** -2 for draw in (*record.draws[: promise.level == "user"], *draws[1::2]))
+        head, columns = promise.keys / draws[0].numbers["sigma"] ** 2, 0.0
+        for draw, size in zip(draws, [rows, *[281, 0] * len(draws)], strict=False):
+            levels = 5 if draw.size == 31 * rows else 1
+            _whole(draw, size or rows * (2**levels - 1))
+            columns += 0 if size else promise.keys * levels * (2**28 / draw.numbers["sigma"]) ** 2
+        return Spent(square=times * single + (max(2 * (head + columns), 4 * columns) if times == 2 else head + columns))
+    *shapes, cells = first
+    linear = math.log2(cells.size / rows)
+    corner = 2 ** (30 // linear * linear) if linear else 1
+    pure = promise.keys * (corner / cells.numbers["scale"] + last.numbers["mass"] * last.numbers["loss"])
+    for draw in shapes:
+        _whole(draw, 281)
+    return Spent(pure=times * (pure + sum(1 / draw.numbers["scale"] for draw in shapes)))
+
+
 def _whole(draw: Draw, size: int) -> None:
     if draw.size != size:
         raise ValueError("a part was not drawn number by number")
@@ -284,6 +305,7 @@ _KINDS = {
     "distinct-set": _distinct,
     "distinct-bitmap": _bitmap,
     "sparse": _sparse,
+    "table": _groups,
     "moment": _moment,
     "moments": _moment,
 }

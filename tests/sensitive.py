@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 import dpsketch as dps
 from dpsketch import files
@@ -24,6 +25,7 @@ class Row:
     """A kind at one unit.
 
     ``batches`` are three calls of ``update`` with records of different users; ``publish`` shows the sketch's content.
+    ``frames`` is whether ``update`` takes the columns as one frame.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Row:
     batches: tuple[Records, Records, Records]
     publish: Callable[[Any], Any]
     merges: bool = True
+    frames: bool = False
 
     def filled(self, *which: int) -> Any:
         sketch = self.start()
@@ -39,14 +42,30 @@ class Row:
         return sketch
 
     def add(self, sketch: Any, which: int) -> None:
-        records, given = self.batches[which]
-        sketch.update(records, **given)
+        self.give(sketch, *self.batches[which])
+
+    def give(self, sketch: Any, records: Any, given: dict[str, Any]) -> None:
+        """Call ``update`` with columns."""
+        if self.frames:
+            sketch.update(frame_of(records, given))
+        else:
+            sketch.update(records, **given)
 
     def partner(self, sketch: Any, which: int) -> Any:
         """A partial that may be merged into a sketch."""
         partial = sketch.empty_day() if isinstance(sketch, dps.ContinualSketch) else sketch.empty_like()
         self.add(partial, which)
         return partial
+
+
+def frame_of(keys: Any, given: dict[str, Any]) -> pa.Table:
+    """Return columns as the frame of a table: its groups, users, and weights as values."""
+    named = {"group": keys, "user": given.get("users"), "x": given.get("weights", [1] * len(keys))}
+    return pa.table({name: _column(each) for name, each in named.items() if each is not None})
+
+
+def _column(values: Any) -> Any:
+    return pa.chunked_array(values) if hasattr(values, "__arrow_c_stream__") else pa.array(values)
 
 
 def everything(sketch: Any) -> tuple[Any, ...]:
@@ -106,6 +125,32 @@ FEATURES: dict[str, dict[str, Any]] = {
 }
 
 
+def _tables() -> list[Row]:
+    """Tables: corners, Gaussian columns with names that are found, a public list, and δ = 0."""
+    total, mean = dps.sum("x", bounds=(0, 4)), dps.mean("x", bounds=(0, 4))
+    many = [dps.count(), dps.users(), dps.sum("x"), dps.mean("x"), dps.quantiles("x", [0.5])]
+    list_of_groups = {"groups": ["key 1", "key 3", "nobody"]}
+
+    def row(name: str, level: str, given: dict[str, Any], budget: dict[str, Any], **options: Any) -> Row:
+        user = level == "user"
+        options |= {"user": "user"} if user else {}
+        return Row(
+            f"table{name} {level}",
+            lambda: dps.Table(by="group", **given, **options),
+            _keys(user, text=True),
+            lambda sketch: sketch.release(**budget),
+            frames=True,
+        )
+
+    pure = {"epsilon": 1.0, "delta": 0.0} | list_of_groups
+    return [
+        row("", "record", {"columns": [dps.count(), total, mean, dps.quantiles("x", [0.5, 0.9], grid=1)]}, BUDGET),
+        row(" of a list", "record", {"columns": [dps.sum("x")]}, {"rho": 0.5} | list_of_groups),
+        row("", "user", {"columns": many}, BUDGET),
+        row(" pure", "user", {"columns": [dps.users(), total, dps.quantiles("x", [0.5])]}, pure, max_keys=2),
+    ]
+
+
 def _rows() -> list[Row]:
     rows = []
     plane = dps.kernels.Euclidean(dim=2, bandwidth=2.0)
@@ -145,6 +190,7 @@ def _rows() -> list[Row]:
                 for name, more in FEATURES.items()
             ),
         ]
+    rows += _tables()
     auto = dps.per_user("auto", max_weight=4)
     rows.append(Row("histogram auto user", lambda: dps.Histogram(unit=auto), _keys(True, text=True), _release))
     sizes = {"rows": 3, "width": 8, "unit": RECORD, "key_type": "int", **BUDGET}

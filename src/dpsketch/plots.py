@@ -81,12 +81,15 @@ def bars(estimates: Intervals, title: str, across: str | None = None) -> Figure:
     # An end that is infinite or missing has no place on the axis: its whisker is left out. A rounding error may put an
     # end on the wrong side of the value.
     below, above = (np.where(np.isfinite(reach), np.maximum(reach, 0.0), 0.0) for reach in (value - low, high - value))
-    axes.barh(places, value, color=_LIGHT, edgecolor=_INK, height=0.7)
-    axes.errorbar(value, places, xerr=np.vstack([below, above]), fmt="none", ecolor=_INK, capsize=3)
+    axes.barh(places, value, color=(_LIGHT, 0.6), edgecolor=_INK, height=0.7)
+    edge = axes.spines["left"].get_edgecolor()  # seen on a dark ground too, where a style asks for one
+    axes.errorbar(value, places, xerr=np.vstack([below, above]), fmt="none", ecolor=edge, capsize=3)
     axes.set_yticks(places, [_label(estimates.key[at]) for at in order])
+    axes.set_ylim(-0.8, max(1, len(places)) - 0.2)
+    axes.xaxis.set_major_formatter("{x:,.10g}")
     together = f"estimated count, with {estimates.confidence:.0%} intervals that hold for all at once"
-    axes.set_xlabel(together if across is None else across)
-    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_xlabel(together if across is None else _plain(across))
+    axes.axvline(0, color=edge, linewidth=0.8)
     _titles(axes, title)
     return figure
 
@@ -175,11 +178,15 @@ def _numeric_order(keys: Sequence[Any]) -> list[int]:
 
 def _label(key: Any) -> str:
     text = str(key)
-    cut = text if len(text) <= 32 else text[:31] + "…"
-    return cut.replace("$", r"\$")  # between two dollars, Matplotlib would read a formula
+    return _plain(text if len(text) <= 32 else text[:31] + "…")
+
+
+def _plain(text: str) -> str:
+    """Return a text that Matplotlib writes as it is: between two dollars it would read a formula."""
+    return text.replace("$", r"\$")
 
 
 def _titles(axes: Any, title: str) -> None:
-    axes.set_title(title, fontsize=9, loc="left", wrap=True)
+    axes.set_title(_plain(title), fontsize=9, loc="left", wrap=True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

@@ -71,7 +71,7 @@ def sql(
         as it is: its rows are the records. Without it ``FROM`` names a file, folder, glob or database, as the command
         line's sources do.
     user : str, optional
-        The column that says whose a record is. With it the release protects users, without it single records.
+        The column with the user of each record. With it the release protects users, without it single records.
     epsilon, delta, rho : float
         The budget, as for :meth:`dpsketch.Table.release`.
     bounds : mapping, optional
@@ -80,7 +80,7 @@ def sql(
     grid : mapping, optional
         Public steps of the values of quantiles, by the same names.
     over : {"records", "users"}
-        What ``AVG`` weighs alike; SQL's own meaning is records.
+        Whether ``AVG`` gives records or users the same weight; in SQL it is records.
     groups, names, max_keys, max_records, neighbours, memory_limit, temp_directory
         As for :class:`dpsketch.Table` and its release.
     ledger, dataset, part : Ledger or URL, str, str, optional

@@ -163,3 +163,39 @@ def test_buckets_are_proposed_by_the_command_that_makes_them(dpsketch: Runner) -
     assert told.code == 0, told.err
     assert told.out.startswith("Proposed: dpsketch run histogram SOURCE… --max-counters ")
     assert "found: " in told.out
+
+
+TABLE = ("--groups", 50, "--sum", "amount=0:400", "--mean", "amount=0:100", "--quantiles", "amount:.5,.9=-5:100")
+
+
+def test_the_plan_of_a_table_is_a_command_and_a_width_for_each_column(dpsketch: Runner) -> None:
+    """With the columns that were asked for, and both means where the unit is a user."""
+    found = dpsketch("plan", "table", *BUDGET, "--records", 20_000, "--users", 4_000, *TABLE)
+    assert found.code == 0, found.err
+    assert found.out.startswith(
+        "Proposed: dpsketch table SOURCE… --by COLUMNS --user COLUMN --users --sum amount=0:400 --mean amount=0:100 "
+        "--quantiles amount:0.5,0.9=-5:100 --epsilon 1 --delta 1e-6 -o out.dps\n"
+    )
+    assert "Groups are named from about " in found.out
+    for name in ("users", "sum_amount", "mean_amount", "quantile_amount_0.5", "mean_amount over users"):
+        assert f"\n{name} " in found.out
+    assert "--max-keys 3 --users" in dpsketch(
+        "plan", "table", *BUDGET, "--records", 20_000, "--users", 4_000, "--max-keys", 3, *TABLE
+    ).out  # fmt: skip
+
+
+def test_the_plan_of_a_table_of_records_has_no_users(dpsketch: Runner) -> None:
+    found = dpsketch("plan", "table", *BUDGET, "--records", 20_000, "--groups", 50, "--count", "--listed")
+    assert "--by COLUMNS --count --epsilon" in found.out
+    assert "--groups FILE -o out.dps" in found.out
+    assert "Groups are named" not in found.out
+    shown = dpsketch("plan", "table", *BUDGET, "--records", 20_000, "--groups", 50, "--mean", "amount", "--json").json
+    assert shown["also"]["mean_amount"] == shown["error"]
+    assert "users" not in shown["also"]
+
+
+@pytest.mark.parametrize("asked", [("--count",), ("--sum", "x"), ("--quantiles", "0.5", "--quantiles", "0.9")])
+def test_columns_are_of_tables_only(dpsketch: Runner, asked: tuple[str, ...]) -> None:
+    refused = dpsketch("plan", "ranges", *BUDGET, *DATA, *asked)
+    assert refused.code == 2
+    assert "dpsketch plan table" in refused.err

@@ -40,7 +40,7 @@ def test_fractions_are_refused_and_nothing_is_counted(row: Row, form: str) -> No
     sketch = row.start()
     before = everything(sketch)
     with pytest.raises(InvalidInput, match="not all whole numbers") as refused:
-        sketch.update(COLUMNS[form](PRICES), **given)
+        row.give(sketch, COLUMNS[form](PRICES), given)
     assert not any(str(price) in str(refused.value) for price in PRICES)
     assert everything(sketch) == before
 
@@ -53,7 +53,7 @@ def test_whole_floats_count_and_nan_is_missing(row: Row) -> None:
     for keys in (pd.Series([1.0, None, 3.0, 1.0]), pa.array([1, None, 3, 1])):
         with seeded_noise_for_tests_only(7):  # a secret, or the noise of a state, that is the same in both
             sketch = row.start()
-        sketch.update(keys, **given)
+        row.give(sketch, keys, given)
         contents.append(everything(sketch))
     assert contents[0] == contents[1]
 

@@ -31,7 +31,7 @@ def test_a_null_moves_nothing(row: Row, place: int) -> None:
     for keys, columns in ((records, given), with_null(records, given, place)):
         with seeded_noise_for_tests_only(7):  # a secret, or the noise of a state, that is the same in both
             sketch = row.start()
-        sketch.update(keys, **columns)
+        row.give(sketch, keys, columns)
         contents.append(everything(sketch)[2])
     assert contents[0] == contents[1]
 
@@ -60,7 +60,7 @@ def test_every_column_gives_the_same_sketch(row: Row, form: str) -> None:
         for keys in (records, COLUMNS[form](records)):
             with seeded_noise_for_tests_only(7):
                 sketch = row.start()
-            sketch.update(keys, **columns)
+            row.give(sketch, keys, columns)
             told = [getattr(sketch, name, None) for name in ("cut", "skipped_nulls", "clipped_users")]
             contents.append((everything(sketch)[2], told))
         assert contents[0] == contents[1]

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dpsketch as dps
@@ -63,7 +64,11 @@ def make_releases(folder: Path) -> dict[str, Path]:
     plane.update(np.full((2000, 2), 2.0))
     line = dps.DensitySketch(kernel=dps.kernels.Euclidean(dim=1, bandwidth=1.0), rows=50, unit=unit, bounds=[(0, 4)])
     line.update(np.full((2000, 1), 2.0))
+    visits = {"page": ["/a", "/b"] * 300, "seconds": [2.0, 3.0] * 300}
+    table = dps.Table(by="page", columns=[dps.count(), dps.quantiles("seconds", [0.5], bounds=(0, 8))])
+    table.update(pa.table(visits))
     made = {
+        "table": table.release(**spend),
         "histogram": histogram.release(**spend),
         "baskets": baskets.release(**spend),
         "names": baskets.release(**spend, names_only=True),
@@ -190,7 +195,7 @@ def wait_for(condition: Any, seconds: float = 20) -> None:
 
 def test_the_list_of_releases(service: Service) -> None:
     listed = {each["name"]: each for each in service.client("read").get("/v1/releases").json()["releases"]}
-    names = {"counts", "numbers", "heavy", "sparse", "moment", "distinct", "ranges", "plane", "line"}
+    names = {"counts", "numbers", "heavy", "sparse", "moment", "distinct", "ranges", "plane", "line", "table"}
     assert set(listed) == names | {"histogram", "baskets", "names"}
     questions = {name: each["questions"] for name, each in listed.items()}
     assert questions["counts"] == questions["heavy"] == ["estimate", "top", "decode"]
@@ -199,6 +204,7 @@ def test_the_list_of_releases(service: Service) -> None:
     assert questions["moment"] == questions["distinct"] == ["statement"]
     assert questions["ranges"] == ["range"]
     assert questions["plane"] == ["density"]
+    assert questions["table"] == ["estimate", "table"]
     assert listed["counts"]["needs_candidates"]
     assert not listed["heavy"]["needs_candidates"]
     assert "is right at most" in listed["counts"]["guarantee"]["words"]
@@ -309,6 +315,47 @@ def test_densities_and_their_pictures(service: Service) -> None:
     assert outside.status_code == 422
     assert "outside the sketch's bounds" in outside.text
     assert client.get(f"/v1/releases/{service.release['counts']}/grid").status_code == 422
+
+
+def test_a_table_is_asked_for_its_rows(service: Service) -> None:
+    client, address = service.client("read"), f"/v1/releases/{service.release['table']}"
+    release = dps.load(service.folder / "mounted" / "table.dps")
+    assert isinstance(release, dps.PrivateTable)
+    found = client.get(f"{address}/table?confidence=0.9&sort=count&descending=true&limit=1&offset=1").json()
+    assert (found["by"], found["columns"], found["total"]) == (["page"], release.columns, 2)
+    expected = sorted(release.to_json(confidence=0.9), key=lambda row: -row["count"])[1:]
+    assert [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]] == expected
+    assert found["others"]["count_low"] < found["others"]["count"] < found["others"]["count_high"]
+    assert found["others"]["quantile_seconds_0.5"] is None  # drawn for listed groups only
+    assert found["guarantee"] == json.loads(json.dumps(release.guarantee.to_json()))
+    rolled = client.post(f"{address}/table", json={"by": []}).json()
+    assert "quantile_seconds_0.5" not in {*rolled["columns"], *rolled["others"]}
+    assert [dict(zip(rolled["columns"], row, strict=True)) for row in rolled["rows"]] == release.rollup().to_json()
+    as_csv = client.post(f"{address}/table", json={"search": "A", "format": "csv"})
+    assert as_csv.headers["content-type"] == "text/csv; charset=utf-8"
+    assert as_csv.text == "".join(str(release.to_csv()).splitlines(keepends=True)[:2])
+    assert client.get(f"{address}/estimate?key=/a").json()["estimates"][0]["key"] == ["/a", "count"]
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("table?by=country", "names group columns, each once"),
+        ("table?by=page&by=page", "names group columns, each once"),
+        ("table?sort=country", "sort names a column of the rows"),
+        ("table?limit=10001", "query.limit"),
+        ("table?offset=-1", "query.offset"),
+        ("estimate", "name at least one key"),
+        ("estimate?key=country", "not listed in this table"),
+    ],
+)
+def test_a_table_refuses_in_words(service: Service, question: str, words: str) -> None:
+    refused = service.client("read").get(f"/v1/releases/{service.release['table']}/{question}")
+    assert (refused.status_code, code_of(refused)) == (422, "invalid_input")
+    assert words in refused.text
+    assert "country" not in refused.text
+    elsewhere = service.client("read").get(f"/v1/releases/{service.release['counts']}/table")
+    assert "not a table" in elsewhere.text
 
 
 def test_upload_and_delete(service: Service) -> None:

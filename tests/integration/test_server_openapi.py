@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
@@ -35,6 +36,9 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Described]:
     )
     plane.update([[1.0, 2.0]] * 100)
     plane.release(epsilon=1.0, delta=1e-6).save(folder / "plane.dps")
+    table = dps.Table(by=["page", "day"])
+    table.update(pa.table({"page": ["a", "b"] * 200, "day": [1, 1, 2, 2] * 100}))
+    table.release(epsilon=1.0, delta=1e-6).save(folder / "table.dps")
     store = str(folder / "service.db")
     token = new_token(store, "admin")
     wide = ["--read-rate", "100000", "--spec-rate", "100000", "--compute-rate", "1000"]

@@ -11,6 +11,7 @@ import pytest
 
 from dpsketch.audit.findings import AuditRow, Finding, printed_promise
 from dpsketch.audit.grid import GRID, KINDS, PAIRS
+from dpsketch.audit.grouped import TABLES
 from dpsketch.audit.laws import FLIPS
 from dpsketch.audit.losses import (
     epsilon_of,
@@ -25,6 +26,7 @@ from dpsketch.audit.table import ROWS
 from dpsketch.core.move import Distance, Move, Table
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.laws import sparse
+from dpsketch.laws.centred import CentredTable
 from dpsketch.laws.recursion import Recursion
 from dpsketch.laws.stable import Weights
 from dpsketch.laws.thresholds import CountThreshold
@@ -35,6 +37,7 @@ from dpsketch.sketches.countsketch import CountSketch, CountSketchSpec
 from dpsketch.sketches.density import class_densities, classifier
 from dpsketch.sketches.histogram import Histogram
 from dpsketch.sketches.sparse import estimators
+from dpsketch.sketches.table import calibration
 from second_opinion import gaussian_epsilon
 
 CONFIDENCE = 1 - 1e-6
@@ -103,6 +106,16 @@ def test_a_fifth_less_noise_of_names_answers_and_levels_is_caught(name: str) -> 
     assert violated(replace(ROWS[name], noise=0.78), BY_LAW[name])
 
 
+@pytest.mark.filterwarnings("ignore:δ = 0.0:UserWarning")
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_of_groups_hold_and_a_fifth_less_noise_is_caught(name: str) -> None:
+    """Wrong once in a million findings. Of a name that shows, eight times its odds are caught."""
+    found = by_pair(TABLES[name], 1200)
+    assert all(one.verdict == "holds" for one in found.values())
+    assert "alone" in found or found["worst"].audited_epsilon > 0.7 * found["worst"].claim.epsilon
+    assert violated(replace(TABLES[name], noise=0.78), 1200)
+
+
 def test_a_private_centre_holds() -> None:
     """Wrong once in a million findings; half of the noise is caught."""
     assert not violated(ROWS["table-classifier-centre-gaussian-record-add"], 300)
@@ -141,6 +154,7 @@ def test_every_kind_is_in_the_table() -> None:
     for begin in ("histogram-weighted", "histogram-rounds", "quantiles-quartiles", "moment-0.5", "moment-1-total"):
         assert sum(name.startswith(f"table-{begin}-") for name in ROWS) >= 2
     assert {row.subject for row in FLIPS.values()} == {"sparse", "bitmap"}
+    assert {row.subject for row in TABLES.values()} == {"groups-gaussian", "groups-corners", "groups-names"}
     for level in ("record", "user"):
         for relation in ("add", "replace"):
             assert f"table-counts-gaussian-{level}-{relation}" in ROWS
@@ -239,6 +253,20 @@ class TestMistakes:
         least = property_of(Weights, "least_moment")
         monkeypatch.setattr(Weights, "least_moment", property(lambda weights: 2 * least(weights)))
         assert violated(ROWS["table-moment-1-total-record-add"], 700)
+
+    def test_a_small_share_for_head_counts_that_pays_for_two_groups(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A user replaced in its own groups moves the columns twice as far, and no head count."""
+        row = TABLES["table-groups-gaussian-user-replace"]
+        stated = CentredTable.squares
+
+        def twice(law: CentredTable, keys: int) -> float:
+            return 2 * stated(replace(law, neighbours="add_remove"), keys)
+
+        monkeypatch.setattr(CentredTable, "squares", twice)
+        monkeypatch.setattr(calibration, "_shares", lambda *_, least: [0.15, 0.425, 0.425])
+        found = by_pair(row, 1200)
+        assert found["colliding"].verdict == "violated"
+        assert found["worst"].verdict == "holds"
 
     def test_a_user_that_is_not_clipped(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without bounds a user who holds far more than they let pass stands out."""

@@ -15,7 +15,7 @@ import pytest
 import dpsketch as dps
 from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.noise import seeded_noise_for_tests_only
-from sensitive import ROWS, Row, everything
+from sensitive import ROWS, Row, everything, frame_of
 
 
 def objects(frame: pd.DataFrame) -> pd.DataFrame:
@@ -23,6 +23,7 @@ def objects(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.astype({name: object for name in ("url", "visitor") if name in frame})
 
 
+BY_COLUMN = [row for row in ROWS if not row.frames]
 FRAMES: dict[str, Callable[[pa.Table], Any]] = {
     "pandas": lambda table: table.to_pandas(),
     "pandas of objects": lambda table: objects(table.to_pandas()),
@@ -58,7 +59,7 @@ def columns_of(row: Row, table: pa.Table, names: dict[str, Any]) -> tuple[Any, d
 
 
 @pytest.mark.parametrize("make", FRAMES.values(), ids=FRAMES)
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", BY_COLUMN, ids=lambda row: row.name)
 def test_a_frame_is_its_columns(row: Row, make: Callable[[pa.Table], Any]) -> None:
     with seeded_noise_for_tests_only(3):
         by_name = row.start()
@@ -74,7 +75,7 @@ def test_a_frame_is_its_columns(row: Row, make: Callable[[pa.Table], Any]) -> No
     assert everything(by_name) == everything(by_column)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", BY_COLUMN, ids=lambda row: row.name)
 def test_nulls_of_a_frame_are_those_of_its_columns(row: Row) -> None:
     table, names = table_of(row, 0)
     held = names["points"][0] if "points" in names else names["key"]
@@ -92,6 +93,16 @@ def test_nulls_of_a_frame_are_those_of_its_columns(row: Row) -> None:
     assert everything(by_name) == everything(by_column)
     if hasattr(by_name, "skipped_nulls"):  # none of a state that may be seized
         assert by_name.skipped_nulls == (row.name != "pan-private")
+
+
+@pytest.mark.parametrize("make", FRAMES.values(), ids=FRAMES)
+@pytest.mark.parametrize("row", [row for row in ROWS if row.frames], ids=lambda row: row.name)
+def test_every_frame_gives_the_same_table(row: Row, make: Callable[[pa.Table], Any]) -> None:
+    frame = frame_of(*row.batches[0])
+    whole, made = row.start(), row.start()
+    whole.update(frame)
+    made.update(make(frame))
+    assert everything(made) == everything(whole)
 
 
 def test_a_day_is_a_frame() -> None:

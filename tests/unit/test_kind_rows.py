@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import dpsketch as dps
@@ -59,7 +60,14 @@ def _series() -> Release:
     return stream.series()
 
 
+def _table() -> Release:
+    table = dps.Table(by="key")
+    table.update(pa.table({"key": KEYS}))
+    return table.release(**BUDGET)
+
+
 MADE: dict[str, Any] = {
+    "table": _table,
     "continual": _continual,
     "series": _series,
     "histogram": lambda: _counted(dps.Histogram(unit=RECORD)).release(**BUDGET),
@@ -180,7 +188,18 @@ print("LOADED", *sys.modules)
 """
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = set(run.stdout.split("LOADED", 1)[1].split())
-    folders = ("histogram", "countsketch", "heavy", "sparse", "moment", "density", "distinct", "ranges", "quantiles")
+    folders = (
+        "histogram",
+        "countsketch",
+        "heavy",
+        "sparse",
+        "moment",
+        "density",
+        "distinct",
+        "ranges",
+        "quantiles",
+        "table",
+    )
     homes = {folder: f"dpsketch.sketches.{folder}" for folder in folders} | {"local": "dpsketch.local"}
     own = {"counts": "countsketch"}.get(name, name)
     assert {folder for folder, home in homes.items() if home in loaded} == {own}

@@ -108,8 +108,9 @@ def test_the_page_writes_the_same_cells() -> None:
     keys = FORMULAS + HARMLESS
     found = dps.Estimates(keys, *np.full((3, len(keys)), -1.5), 0.95)
     module = Path(server.__file__).parent / "page" / "saving.js"
-    program = f"import {{csv}} from {json.dumps(module.as_uri())}; const rows = {json.dumps(found.to_json())};"
-    command = ["node", "--input-type=module", "-e", f"{program} process.stdout.write(await csv(rows).text())"]
+    table = json.dumps([["key", "value", "low", "high"], [list(row) for row in found]])
+    program = f"import {{csv}} from {json.dumps(module.as_uri())}; const table = {table};"
+    command = ["node", "--input-type=module", "-e", f"{program} process.stdout.write(await csv(...table).text())"]
     done = subprocess.run(command, capture_output=True, check=True, timeout=60)
     assert cells(done.stdout.decode()) == cells(found.to_csv())
 

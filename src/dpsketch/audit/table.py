@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dpsketch import plots
 from dpsketch.audit.findings import AuditRow, Finding
 from dpsketch.audit.grid import GRID
+from dpsketch.audit.grouped import TABLES
 from dpsketch.audit.laws import FLIPS, MOMENTS, QUANTILES
 from dpsketch.audit.names import NAMED, ROUNDS
 from dpsketch.audit.sampled import PUBLISHED, REPORTS, SHIPPED
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["CONFIDENCE", "ROWS", "TRIALS", "Report", "audit_mechanisms", "known_mechanisms"]
 
 # Kinds by unit, relation and pair of neighbours, where the law of what is drawn is known; several findings each.
-ROWS: dict[str, AuditRow] = {**GRID, **FLIPS, **NAMED, **ROUNDS, **QUANTILES, **MOMENTS, **REPORTS}
+ROWS: dict[str, AuditRow] = {**GRID, **FLIPS, **NAMED, **ROUNDS, **QUANTILES, **MOMENTS, **TABLES, **REPORTS}
 
 TRIALS = 4000
 # One false alarm in a million audits: in 25,000 runs over all mechanisms.

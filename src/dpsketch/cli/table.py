@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dpsketch.sketches.table import Column, PrivateTable, Table
     from dpsketch.sources import Columns, RowExpression
 
-__all__ = ["build_table", "sql", "table"]
+__all__ = ["build_table", "columns_of", "sql", "table"]
 
 _KIND = KINDS["table"]
 _COLUMNS, _RECORDS, _OUTPUT = "Columns", "Records", "Output"
@@ -240,6 +240,11 @@ class _Reader:
                 raise InvalidInput("--quantiles names a column and its quantiles, as in amount:.5,.9.")
             found.append(tables.quantiles(self.column(parts[1], "--quantiles"), shares, bounds=bounds))
         return found
+
+
+def columns_of(over: Literal["records", "users"], **asked: Any) -> list[Column]:
+    """Return the columns that options ask for: ``count``, ``users``, ``sum``, ``mean`` and ``quantiles``."""
+    return _Reader().columns(GroupOptions(by="", **asked), over)
 
 
 def _with_bounds(text: str) -> tuple[str, tuple[float, float] | None]:

@@ -11,8 +11,8 @@ spread over groups as the head counts û are, up to their concentration H = Σ(�
 
     K·(h²·v + mid²·w) + √(H/K)·n²·(excess above u² + excess below l²)
 
-is taken over edges of bins that stand out of the noise, and points between them. √(H/K) is the geometric mean of what
-the spread may be, from 1/K (even) to H.
+is taken over edges of bins that stand out of the noise, and points between them; bounds that hold 0 are preferred.
+√(H/K) is the geometric mean of what the spread may be, from 1/K (even) to H.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from dpsketch.arrays import Floats, Integers
 from dpsketch.core.move import Move, Table
@@ -29,18 +30,27 @@ from dpsketch.noise import DiscreteLaplace, Noise
 
 __all__ = ["BINS", "EDGES", "Bounds", "Shape", "leaf_of", "shape_table"]
 
+Flags = npt.NDArray[np.bool_]
+
 _POSITIVE = [2.0**-21, *(2.0 ** ((e - 41) / 2) for e in range(2, 141))]
 EDGES: tuple[float, ...] = (*(-edge for edge in reversed(_POSITIVE)), *_POSITIVE)
 """The edges between bins: a value lies in the bin whose number is that of the edges at or below it."""
 BINS = len(EDGES) + 1
 _LARGEST = 2.0**50
-# A bin stands out alone, or together with a neighbour, from this number of standard deviations on: of mere noise one
-# does in about one release of 300. Laplace noise has heavier tails.
-_ALONE = {False: 4.25, True: 8.0}
-_PAIRED = {False: 3.0, True: 5.5}
+# A bin stands out alone, or together with a neighbour, from these numbers of standard deviations on: of mere noise one
+# does in about one shape of 300. Laplace noise has heavier tails.
+_STANDS = {False: (4.25, 3.0), True: (8.0, 5.5)}
+# A bin of much larger values than those of the fullest one would make bounds absurd. It needs more, which mere noise
+# reaches in one shape of 100,000, or bins that stand out on the way to it, this many apart at most.
+_STRONG = {False: (5.5, 4.0), True: (12.5, 7.5)}
+_REACH = 8
 # Between bins that stand out, those below this are mostly noise and count by a part.
 _WEAK, _WEAK_PART = 1.5, 0.3
 _POINTS_IN_A_BIN = 3
+# Bounds that hold 0 are taken up to this many times the least predicted cost.
+_AROUND_ZERO = 1.05
+# At budgets that hide nothing the variance of noise is 0 as a float.
+_LEAST_DEVIATION = 1e-9
 
 
 class Bounds(NamedTuple):
@@ -82,16 +92,20 @@ class Shape:
     @property
     def seen(self) -> Floats | None:
         """The part of the units in each bin, as far as bins are told from noise; None if none stands out."""
-        deviation = math.sqrt(self.noise.variance)
+        deviation = max(math.sqrt(self.noise.variance), _LEAST_DEVIATION)
         heavy = isinstance(self.noise, DiscreteLaplace)
         bins = np.asarray(self.bins, np.float64) / deviation
-        stands = bins > _ALONE[heavy]
-        pairs = (bins[:-1] > _PAIRED[heavy]) & (bins[1:] > _PAIRED[heavy])
-        stands[:-1] |= pairs
-        stands[1:] |= pairs
+        stands = _standing(bins, *_STANDS[heavy])
         if not stands.any():
             return None
-        first, last = np.flatnonzero(stands)[[0, -1]]
+        # The bin of zero is in the middle, so that the distance from it orders bins by the size of their values.
+        size = np.abs(np.arange(BINS) - BINS // 2)
+        sure = _standing(bins, *_STRONG[heavy])
+        sure[int(np.argmax(np.where(stands, bins, 0.0)))] = True
+        top = int(size[sure].max())
+        for each in np.sort(size[stands]):
+            top = max(top, int(each)) if each <= top + _REACH else top
+        first, last = np.flatnonzero(stands & (size <= top))[[0, -1]]
         inside = (np.arange(BINS) >= first) & (np.arange(BINS) <= last)
         seen = np.where(inside, np.maximum(bins, 0.0), 0.0)
         seen = np.where(seen < _WEAK, _WEAK_PART * seen, seen)
@@ -125,6 +139,10 @@ class Shape:
         cost = rows * (half**2 * column + middle**2 * users)
         cost += spread * values**2 * (above[None, :] ** 2 + below[:, None] ** 2)
         cost[half <= 0] = np.inf
+        # Bounds that hold 0 leave small values as they are, and mostly cost the same.
+        around = np.where((points[:, None] <= 0) & (points[None, :] >= 0), cost, np.inf)
+        if around.min() <= _AROUND_ZERO * cost.min():
+            cost = around
         i, j = np.unravel_index(int(np.argmin(cost)), cost.shape)
         return Bounds(float(points[i]), float(points[j]), self.cut(float(points[i]), float(points[j])))
 
@@ -175,6 +193,9 @@ class Shape:
     def _equal_parts(self, parts: int, grid: float | None, stated: tuple[float, float] | None) -> Floats:
         """Return where each of some parts begins that have about equally many of the values."""
         low, high = bin_ranges()
+        if grid is not None:
+            # All multiples of the step in a bin have equal parts of it. A bin begins with the first of its own.
+            low, high = (np.ceil(np.array(ends) / grid - 1e-9) * grid for ends in (bin_ends()[:-1], bin_ends()[1:]))
         seen = self.seen
         if stated is None and seen is None:
             stated = (0.0, 1.0)
@@ -199,12 +220,26 @@ class Shape:
 _SHAPED = 0.95
 
 
+def bin_ends() -> Floats:
+    """Return where bins meet, and the least and the largest value."""
+    return np.array([-_LARGEST, *EDGES, _LARGEST])
+
+
 def bin_ranges() -> tuple[Floats, Floats]:
     """Return the lower and upper ends of all bins; the outermost end at ±2⁵⁰, and the middle one is zero."""
-    ends = np.array([-_LARGEST, *EDGES, _LARGEST])
+    ends = bin_ends()
     low, high = ends[:-1].copy(), ends[1:].copy()
     low[BINS // 2] = high[BINS // 2] = 0.0
     return low, high
+
+
+def _standing(bins: Floats, alone: float, paired: float) -> Flags:
+    """Say which bins stand out of the noise, alone or together with a neighbour, from their numbers of deviations."""
+    stands = bins > alone
+    pairs = (bins[:-1] > paired) & (bins[1:] > paired)
+    stands[:-1] |= pairs
+    stands[1:] |= pairs
+    return np.asarray(stands)
 
 
 def _middles() -> Floats:

@@ -51,7 +51,7 @@ from dpsketch.laws.bounds import BINS, Bounds, Shape, shape_table
 from dpsketch.laws.choice import BOUNDS, EDGES
 from dpsketch.laws.groups import SCALE, Measure, TableContent
 from dpsketch.laws.names import are_names, stored_names
-from dpsketch.laws.rounds import WEIGHTS, rounds_delta, weights_table
+from dpsketch.laws.rounds import LARGEST_CAP, MOST_ROUNDS, WEIGHTS, rounds_delta, weights_table
 from dpsketch.noise import RoundedGaussian
 from dpsketch.numbers import hold_real, hold_whole
 from dpsketch.privacy import ApproximateCost, Cost, GaussianCost, Neighbours
@@ -162,7 +162,8 @@ class CentredTable(Law):
         hold_real(self, "epsilon", optional=True)
         good = len(self.measures) == len(self.noises) == len(self.shapes)
         good = good and len({measure.name for measure in self.measures}) == len(self.measures)
-        good = good and len(self.rounds) == len(self.cutoffs) and bool(self.rounds) is (self.epsilon is not None)
+        good = good and len(self.rounds) == len(self.cutoffs) <= MOST_ROUNDS and self.cap <= LARGEST_CAP
+        good = good and bool(self.rounds) is (self.epsilon is not None) and 0 < (self.epsilon or 1) < math.inf
         good = good and all(cutoff >= 1 for cutoff in self.cutoffs) and (not self.chosen or self.held is not None)
         if not good or any(not isinstance(noise, RoundedGaussian) for noise in self._all_noises):
             raise InvalidInput(

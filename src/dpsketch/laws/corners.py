@@ -299,7 +299,7 @@ class CornerTable(Law):
         measure, shape = self.quantiles[place], self.shape(len(self.measures) + place, arrays)
         edges, firsts = self.domain(place, arrays)
         low, high = shape.domain(measure.stated)
-        starts, ends = np.append(min([low, *edges]), edges), np.append(edges, max([high, *edges]))
+        starts, ends = np.append(min([low, *edges, high]), edges), np.append(edges, max([high, *edges]))
         if measure.grid is not None:
             ends[:-1] = np.maximum(ends[:-1] - measure.grid, starts[:-1])
         cells = np.repeat(np.arange(len(starts)), np.diff(firsts))

@@ -12,8 +12,8 @@ The steps are one text of SQL, which DuckDB and Spark both run (:class:`GroupTab
 **One unit, one contribution.** :meth:`TableContent.keep` maps groups to rows, those that are not asked for to one last
 row, puts a user's records of one row together, and keeps at most m rows of each user. Which rows are kept depends on
 the user's own records and a fresh seed alone (:mod:`dpsketch.laws.content`). Each kept pair of a user and a row then
-gives a number of at most ``SCALE`` to a column. A float touches only what one unit has in one row; sums are of whole
-numbers, so that they depend on no order.
+gives a number of at most ``SCALE`` to a column. Two prints of a user may be equal, and then places decide. A float
+touches only what one unit has in one row; sums are of whole numbers, so that they depend on no order.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ SCALE = 1 << 28
 """What one pair of a unit and a row adds to a column at most."""
 STEP = 2.0**-20
 """Values are added up in whole multiples of it, where the unit is a user."""
+
+# The quotient by a width that is nearly nothing stays finite.
+_LARGEST_SCALE = 2.0**1000
 
 MeasureKind = Literal["count", "total", "user_mean", "record_mean", "quantiles"]
 
@@ -204,7 +207,8 @@ class Kept:
         value = self._sample(measure)
         source = "{counted}"
         if self._by_user:
-            source = f"(SELECT person, min_by({value}, {_word('print')}) AS value FROM {{counted}} GROUP BY person)"
+            one = f"min_by({value}, ({_word('print')}, row)) AS value"
+            source = f"(SELECT person, {one} FROM {{counted}} GROUP BY person)"
             value = "value"
         query = f"SELECT leaf, count(*) AS units FROM (SELECT {leaf_of(value, EDGES)} AS leaf FROM {source} AS k) AS l "
         found = np.zeros(BINS, np.int64)
@@ -320,14 +324,14 @@ class Kept:
 
 def _together(name: str) -> str:
     """Return SQL for a column of several pairs of one user: totals add up, and of values one is taken."""
-    return f"sum(p.{name}) AS {name}" if name.startswith("t") else f"min_by(p.{name}, p.print) AS {name}"
+    return f"sum(p.{name}) AS {name}" if name.startswith("t") else f"min_by(p.{name}, (p.print, p.place)) AS {name}"
 
 
 def _clipped(value: str, bounds: tuple[float, float], steps: int, dither: str = "0.5") -> str:
     """Return SQL for where a value lies between bounds, in whole steps from 0 to ``steps``."""
     low, high = (literal(bound) for bound in bounds)
     wide = bounds[1] - bounds[0]
-    scale = literal(steps / wide if wide > 0 else 0.0)
+    scale = literal(min(steps / wide, _LARGEST_SCALE) if wide > 0 else 0.0)
     place = f"floor((greatest(least({value}, {high}), {low}) - {low}) * {scale} + {dither})"
     return f"least(CAST({place} AS BIGINT), {steps})"
 

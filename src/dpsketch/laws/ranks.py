@@ -20,7 +20,11 @@ which costs each as much as adding or removing; within one row N moves by at mos
 Accuracy
 --------
 With 0 ≤ T ≤ n some slot has N = 0, so that the drawn one has N ≥ bτ with probability at most D·e^(−γbτ). The ends of an
-interval are drawn for targets shifted by such a τ: they hold the quantile with the confidence that τ is for.
+interval are drawn for targets shifted by some τ, and miss the quantile if they are off by as much on one side. With s
+slots a record around the target, and at most R·s beyond the quantile, slots that miss weigh R·s·e^(−γbτ)/(γb) at most,
+and others 2s/(γb) or so: the end misses with probability R·e^(−γbτ)/2. Slots follow the distribution of all rows, so
+that R is near 1 unless a row has a gap at its quantile where others have many values. A target outside of 0 to n tells
+nothing.
 """
 
 from __future__ import annotations
@@ -38,6 +42,9 @@ from dpsketch.errors import InvalidInput
 from dpsketch.laws.sampler import draw_coin, draw_level, uniform_below
 
 __all__ = ["RankDraws", "shift_for"]
+
+# A reader of a file makes arrays of them.
+_MOST_SLOTS = 1 << 16
 
 
 @stored
@@ -70,7 +77,8 @@ class RankDraws:
 
     def __post_init__(self) -> None:
         good = len(self.shares) == len(self.rates) == len(self.end_rates) == len(self.shifts) > 0
-        good = good and all(0 < share < 1 for share in self.shares) and self.slots >= 1 and self.mass >= 1
+        good = good and all(0 < share < 1 for share in self.shares) and self.mass >= 1
+        good = good and 1 <= self.slots <= _MOST_SLOTS
         if not good or not all(rate > 0 for rate in (*self.rates, *self.end_rates)):
             raise InvalidInput("each quantile between 0 and 1 is drawn with a positive rate, and so are its two ends.")
 
@@ -98,9 +106,9 @@ class RankDraws:
         return found
 
 
-def shift_for(slots: int, share: Fraction, rate: Fraction, failure: float) -> int:
-    """Return how far a drawn slot's ranks are from its target at most, in units of mass, but for this probability."""
-    return math.ceil((math.log(slots) - math.log(failure)) / float(rate * share.denominator))
+def shift_for(odds: float, share: Fraction, rate: Fraction, failure: float) -> int:
+    """Return the shift τ, in units of mass, at which odds·e^(−γbτ) is the probability of failure."""
+    return math.ceil((math.log(odds) - math.log(failure)) / float(rate * share.denominator))
 
 
 def _draw(below: list[int], share: Fraction, shift: int, rate: Fraction) -> int:

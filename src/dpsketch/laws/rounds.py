@@ -39,8 +39,8 @@ __all__ = ["WEIGHT_ONE", "WeightedRounds", "rounds_delta", "shift_of", "unit_wei
 # The weight of a unit's only key.
 WEIGHT_ONE = 1 << 20
 WEIGHTS = "weights"
-_LARGEST_CAP = 1024
-_MOST_ROUNDS = 16
+LARGEST_CAP = 1024
+MOST_ROUNDS = 16
 
 
 def weights_table(cap: int) -> Table:
@@ -84,8 +84,8 @@ class WeightedRounds(CountingLaw):
     def __post_init__(self) -> None:
         CountingLaw.__post_init__(self)
         hold_real(self, "epsilon")
-        good = 1 <= len(self.noises) == len(self.cutoffs) <= _MOST_ROUNDS and min(self.cutoffs) >= 1
-        good = good and 0 < self.epsilon < math.inf and self.cap <= _LARGEST_CAP
+        good = 1 <= len(self.noises) == len(self.cutoffs) <= MOST_ROUNDS and min(self.cutoffs) >= 1
+        good = good and 0 < self.epsilon < math.inf and self.cap <= LARGEST_CAP
         if not good or not all(isinstance(noise, RoundedGaussian) for noise in self._all_noises):
             raise InvalidInput("rounds have a positive ε, Gaussian noise and a cutoff each, and Gaussian counts.")
 

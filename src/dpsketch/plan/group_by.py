@@ -106,7 +106,7 @@ class _Rehearsal:
         The number of groups that are named, the size from which on they are, the size of a typical group, and the bound
         on the groups of a user.
     notes : list of str
-        What else to know.
+        Assumptions of the plan.
     """
 
     def __init__(self, spec: TableSpec, amount: Amount, guess: Guess, *, listed: bool) -> None:
@@ -175,7 +175,7 @@ def _middle(groups: int) -> slice:
 
 
 class _Noise:
-    """What a law draws with in a rehearsal: the noise of its own slots. Nothing is charged, as nothing is sensitive."""
+    """A stand-in for a handle in a rehearsal, with the noise of the law's slots. The data are made up: no charge."""
 
     def __init__(self, law: CentredTable | CornerTable) -> None:
         self._slots = law.slots()

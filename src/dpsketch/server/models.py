@@ -11,10 +11,11 @@ from pydantic_core import PydanticCustomError
 from dpsketch.server.auth import Period
 
 __all__ = [
-    "FAILURES", "TABLE", "AskChange", "AskCurve", "AskDensity", "AskKeys", "AskTop", "AskedType", "CollectionList",
-    "CollectionStarted", "CollectionView", "Counters", "Day", "DensityAnswer", "EstimatesAnswer", "Failure", "Form",
-    "GridAnswer", "History", "KeysInAddress", "LedgerView", "NewCollection", "Received", "ReleaseList", "ReleaseView",
-    "ReleaseWhole", "SessionView", "SharesAnswer", "Status", "TopInAddress",
+    "FAILURES", "TABLE", "AskChange", "AskCurve", "AskDensity", "AskKeys", "AskTable", "AskTop", "AskedType",
+    "CollectionList", "CollectionStarted", "CollectionView", "Counters", "Day", "DensityAnswer", "EstimatesAnswer",
+    "Failure", "Form", "GridAnswer", "History", "KeysInAddress", "LedgerView", "NewCollection", "Received",
+    "ReleaseList", "ReleaseView", "ReleaseWhole", "SessionView", "SharesAnswer", "Status", "TableAnswer",
+    "TopInAddress",
 ]  # fmt: skip
 
 MOST_KEYS = 100_000
@@ -134,6 +135,21 @@ class AskChange(_Asked):
     format: Form = "json"
 
 
+class AskTable(_Asked):
+    """Which rows of a table, and in which order."""
+
+    by: Annotated[list[StrictStr], Field(fail_fast=True)] | None = Field(
+        default=None, max_length=100, description="The group columns to keep; groups that agree in them are added up."
+    )
+    search: str = Field(default="", max_length=200, description="Only groups in which all of these words occur.")
+    sort: StrictStr | None = Field(default=None, max_length=1000, description="The column to sort by.")
+    descending: bool = False
+    offset: int = Field(default=0, ge=0, le=2**53)
+    limit: int = Field(default=100, ge=1, le=10_000, description="At most so many rows; fewer of many columns.")
+    confidence: Confidence = 0.95
+    format: Form = "json"
+
+
 class NewCollection(_Asked):
     """A collection to start: a name, the spec of a local protocol, and perhaps the keys people choose from."""
 
@@ -213,6 +229,23 @@ class EstimatesAnswer(BaseModel):
     confidence: float
     counts: str
     joint: bool
+    note: str
+    guarantee: GuaranteeView
+
+
+class TableAnswer(BaseModel):
+    """Rows of a table, each with the entries of ``columns``: of groups, then each number with its two ends.
+
+    ``by``: the group columns among them. ``total``: the number of rows on all pages. ``others``: the numbers of all
+    groups that are not listed, by column. ``note``: what to know of rows that were added up.
+    """
+
+    by: list[str]
+    columns: list[str]
+    rows: list[list[str | bool | int | float | None]]
+    total: int
+    others: dict[str, float | None]
+    confidence: float
     note: str
     guarantee: GuaranteeView
 

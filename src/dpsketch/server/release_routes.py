@@ -18,6 +18,7 @@ from dpsketch.server.answers import PIECE, estimates_reply, file_response, finit
 from dpsketch.server.auth import Asked, Changing, Reading, Visitor, content_type
 from dpsketch.server.refusals import Refused
 from dpsketch.server.releases import Served
+from dpsketch.server.tables import rows_reply
 
 __all__ = ["router"]
 
@@ -234,6 +235,19 @@ def _density(served: Served, first: int | None, last: int | None) -> Any:
     if "density" not in served.questions:
         raise InvalidInput("this release has no density.")
     return served.within(first, last)
+
+
+@router.post("/{identifier}/table", response_model=models.TableAnswer, responses=models.TABLE)
+async def table_searched(identifier: str, asked: models.AskTable, visitor: Reading) -> Response:
+    """Return rows of a table, or of groups that are added up: sorted, and those with some words; not in an address."""
+    served = visitor.service.releases.get(identifier)
+    return await visitor.answer(question("table", identifier, repr(asked)), lambda: rows_reply(served.release, asked))
+
+
+@router.get("/{identifier}/table", response_model=models.TableAnswer, responses=models.TABLE)
+async def table(identifier: str, asked: Annotated[models.AskTable, Query()], visitor: Reading) -> Response:
+    """Return rows of a table, or of groups that are added up, a page at a time."""
+    return await table_searched(identifier, asked, visitor)
 
 
 @router.post("/{identifier}/curve", response_model=models.EstimatesAnswer, responses=models.TABLE)

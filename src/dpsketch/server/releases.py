@@ -29,7 +29,7 @@ _EXAMPLES = 50
 # A folder that was changed so many nanoseconds ago may have been changed twice within one tick of its clock.
 _SETTLED = 5_000_000_000
 # What the routes call questions that the table of kinds has other names for.
-_ROUTES: dict[str, str] = {"keys": "estimate", "point": "density"}
+_ROUTES: dict[str, str] = {"keys": "estimate", "point": "density", "rollup": "table"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

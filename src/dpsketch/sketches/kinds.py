@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "Answer", "Kind", "Option", "row_of"]
 
-Answer = Literal["keys", "top", "decode", "range", "point", "statement", "curve", "change"]
+Answer = Literal["keys", "top", "decode", "range", "point", "statement", "curve", "change", "rollup"]
 
 
 class Option(NamedTuple):
@@ -42,7 +42,7 @@ class Kind:
     answers : tuple of str
         What may be asked of a release: counts of keys, the top of them, many decoded together, ranges, points, or
         nothing, since it is one statement; of published days, a curve over time and a change between windows, beside
-        what the kind that they count answers.
+        what the kind that they count answers; of a table, its rows and sums of them.
     private_path : str
         Its :class:`~dpsketch.release.Release`.
     sensitive_path : str or None
@@ -199,7 +199,7 @@ KINDS: dict[str, Kind] = {
         Kind(
             "table",
             "What are the counts, users, sums, means and quantiles of each group? (a private GROUP BY)",
-            answers=("keys",),
+            answers=("keys", "rollup"),
             private_path=f"{_TABLE}:PrivateTable",
             sensitive_path=f"{_TABLE}:Table",
             spec_path=f"{_TABLE}:TableSpec",

@@ -21,6 +21,7 @@ from dpsketch.local.wire import HEAD_BYTES, ID_BYTES
 from dpsketch.sketches.feed import add_batch
 from dpsketch.sketches.kinds import KINDS
 from dpsketch.sketches.partials import Partial
+from dpsketch.sketches.table import Table, TableSpec
 from dpsketch.sources import Batch, Columns, open_source
 from dpsketch.sources.locations import File, locate
 from dpsketch.spark import tasks
@@ -376,12 +377,14 @@ def _schema_of(batch: Batch) -> pa.Schema:
 
 def _started(into: Any) -> Any:
     """Start a sketch of a spec, or return the sketch that was given."""
+    if isinstance(into, Table | TableSpec):
+        raise InvalidInput("a table is not built in parts: release_table(frame, spec, …) releases it on the cluster.")
     if isinstance(into, Partial) and hasattr(into, "empty_like"):
         return into
     for kind in KINDS.values():
         if kind.spec is not None and isinstance(into, kind.spec):
             return kind.sensitive.from_spec(into)
-    startable = ", ".join(kind.name for kind in KINDS.values() if kind.spec_path is not None)
+    startable = ", ".join(kind.name for kind in KINDS.values() if kind.spec not in (None, TableSpec))
     raise InvalidInput(
         f"a {type(into).__name__} cannot be built from parts; give the spec or the sketch of one of {startable}, or a "
         "local protocol."

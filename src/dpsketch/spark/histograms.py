@@ -11,21 +11,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as f
-from pyspark.sql import types
 
-from dpsketch.arrays import Integers
 from dpsketch.errors import InvalidInput
 from dpsketch.laws.content import Tables, pair_print
-from dpsketch.laws.names import text_or_bytes
 from dpsketch.sketches.histogram import Histogram, HistogramSpec, PrivateHistogram
 from dpsketch.sketches.weights import WeightGrid, checked_total
 from dpsketch.spark.construction import run, select
+from dpsketch.spark.relations import ClusterTables, refuse_other_types
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 __all__ = ["release_histogram"]
 
@@ -68,12 +65,7 @@ def release_histogram(
     if (spec.unit.level == "user") != (user is not None):
         raise InvalidInput("user= names the users' column where the unit is a user, and only there.")
     chosen = select(frame, histogram, key=key, user=user, weight=weight, points=[])
-    held = [field.dataType for field in chosen.frame.schema if field.name in ("key", "user")]
-    if not all(isinstance(kind, types.LongType | types.StringType | types.BinaryType) for kind in held):
-        raise InvalidInput(
-            "keys and users that are floats, decimals or timestamps are not counted on the cluster as they are. Cast "
-            "the column to a whole number or text, or bring the pairs to the driver with build()."
-        )
+    refuse_other_types(chosen.frame, ["key", "user"])
     histogram.update(chosen.empty, **chosen.names)  # no records, but keys of a known type
     histogram.records = _with_units(chosen.frame, spec.weight_grid)
     return histogram.release(**release)
@@ -91,74 +83,17 @@ class _ClusterHistogram(Histogram):
         checked_total(0, int(run(lambda: total.collect())[0][0] or 0), 1, 1)  # before any other sum, which might wrap
         names = "person, key" if by_user else "key"
         units = f"least(sum(units), {self._spec.weight_grid.max_units})" if by_user else "sum(units)"
-        grouped = session.sql(
-            f"SELECT {names}, CAST({units} AS BIGINT) AS units FROM {{records}} GROUP BY {names}", records=self.records
-        ).persist()
-        distinct = "SELECT DISTINCT key FROM {grouped}" if by_user else "SELECT key, units FROM {grouped}"
-        keys = session.sql(
-            f"SELECT CAST(row_number() OVER (ORDER BY key) - 1 AS BIGINT) AS place, * FROM ({distinct})",
-            grouped=grouped,
-        ).persist()
-        frames: dict[str, Any] = {"keys": keys}
+        tables = ClusterTables(session, records=self.records)
+        tables.make("grouped", f"SELECT {names}, CAST({units} AS BIGINT) AS units FROM {{records}} GROUP BY {names}")
+        tables.make_keys("SELECT DISTINCT key FROM {grouped}" if by_user else "SELECT key, units FROM {grouped}")
         if by_user:
-            frames["pairs"] = session.sql(
-                f"SELECT person, place, units, {pair_print('xxhash64(person)', 'xxhash64(g.key)')} AS print "
-                "FROM {grouped} AS g JOIN {keys} AS k ON g.key = k.key", grouped=grouped, keys=keys,
-            ).persist()  # fmt: skip
-        try:
-            yield _ClusterTables(session, frames)
-        finally:
-            for frame in (*frames.values(), grouped):
-                run(frame.unpersist)
-
-
-class _ClusterTables:
-    """The tables of a histogram as DataFrames; see :class:`~dpsketch.laws.content.Tables`."""
-
-    def __init__(self, session: SparkSession, frames: dict[str, Any]) -> None:
-        self._session = session
-        self._frames = frames
-
-    def numbers(self, query: str, **tables: dict[str, Integers]) -> Iterator[tuple[Integers, ...]]:
-        given: dict[str, Any] = {
-            name: self._session.createDataFrame(pa.table(columns)) for name, columns in tables.items()
-        }
-        # At once: by partitions it would be a job for each.
-        found = run(lambda: self._session.sql(query, **self._frames, **given).toArrow())
-        yield tuple(column.to_numpy() for column in found.columns)
-
-    def summed(self, chosen: str, **tables: dict[str, Integers]) -> Iterator[tuple[Integers, ...]]:
-        everybody = chosen.replace("{some}", "true")
-        query = f"SELECT place, CAST(sum(units) AS BIGINT) AS units FROM ({everybody}) GROUP BY place ORDER BY place"
-        return self.numbers(query, **tables)
-
-    def find(self, names: list[Any]) -> Integers:
-        found = np.full(len(names), -1, np.int64)
-        kind = self._frames["keys"].schema["key"].dataType.simpleString()
-        rows = [(row, _as_stored(name, kind)) for row, name in enumerate(names)]
-        asked = [each for each in rows if each[1] is not None]
-        if asked:
-            frame = self._session.createDataFrame(asked, f"row long, key {kind}")
-            query = "SELECT row, place FROM {asked} AS a JOIN {keys} AS k ON a.key = k.key"
-            for row in run(lambda: self._session.sql(query, asked=frame, keys=self._frames["keys"]).collect()):
-                found[row["row"]] = row["place"]
-        return found
-
-    def names(self, places: Integers) -> list[Any]:
-        asked = self._session.createDataFrame(pa.table({"place": places}))
-        query = "SELECT key FROM {keys} AS k SEMI JOIN {asked} AS a ON k.place = a.place ORDER BY k.place"
-        rows = run(lambda: self._session.sql(query, asked=asked, keys=self._frames["keys"]).collect())
-        return [text_or_bytes(bytes(row[0])) if isinstance(row[0], bytes | bytearray) else row[0] for row in rows]
-
-
-def _as_stored(name: int | str | bytes, kind: str) -> int | str | bytes | bytearray | None:
-    """Return a name as Spark's column of keys has it; None if no key of that type can be it."""
-    if isinstance(name, int) or kind not in ("string", "binary"):
-        return name if isinstance(name, int) == (kind not in ("string", "binary")) else None
-    if kind == "binary":
-        return bytearray(name if isinstance(name, bytes) else name.encode())
-    text = text_or_bytes(name) if isinstance(name, bytes) else name
-    return text if isinstance(text, str) else None
+            prints = pair_print("xxhash64(person)", "xxhash64(g.key)")
+            tables.make(
+                "pairs",
+                f"SELECT person, place, units, {prints} AS print FROM {{grouped}} AS g JOIN {{keys}} AS k "
+                "ON g.key = k.key",
+            )
+        yield tables
 
 
 def _with_units(frame: DataFrame, grid: WeightGrid) -> DataFrame:

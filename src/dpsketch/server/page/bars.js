@@ -136,11 +136,9 @@ const COVERAGE = {
 export function barFigure(measure, keyName = "key") {
   const shown = figure([keyName, "estimate", "low", "high"]);
   let numbers = [];
-  const button = h(
-    "button",
-    { type: "button", class: "quiet", click: () => save(csv(numbers), "estimates.csv") },
-    "Save as CSV",
-  );
+  const columns = ["key", "value", "low", "high"];
+  const keep = () => save(csv(columns, numbers.map((one) => columns.map((name) => one[name]))), "estimates.csv");
+  const button = h("button", { type: "button", class: "quiet", click: keep }, "Save as CSV");
   shown.element.append(h("div", { class: "row" }, button));
   return {
     element: shown.element,

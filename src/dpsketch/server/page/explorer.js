@@ -11,6 +11,7 @@ import { densityCard } from "./points.js";
 import { rangesCard } from "./ranges.js";
 import { fileName, save } from "./saving.js";
 import { statementCard } from "./statement.js";
+import { tableCard } from "./table.js";
 
 /** Which card asks which question, in the order shown. */
 const CARDS = [
@@ -32,25 +33,33 @@ function confidenceField() {
 }
 
 const SAID_ELSEWHERE = ["guarantee", "spec", "unit", "sensitive", "counts"];
+const SAID_BY_TABLE = ["bounds", "cut", "meanings", "others"];
 
 function readable(value) {
   switch (typeof value) {
     case "number":
       return quantity(value);
     case "object":
-      if (value !== null && "value" in value && "low" in value) {
+      if (typeof value?.value === "number" && "low" in value) {
         return `${quantity(value.value)} (${between(value, COUNTS)})`;
       }
-      return Array.isArray(value) ? value.map(readable).join("; ") : JSON.stringify(value);
+      if (Array.isArray(value)) {
+        return value.map(readable).join("; ");
+      }
+      return Object.entries(value ?? {})
+        .filter(([, each]) => each !== null && each.length !== 0)
+        .map(([name, each]) => `${name}: ${readable(each)}`)
+        .join(", ");
     default:
       return String(value);
   }
 }
 
-function factsCard({ spec, facts }) {
+function factsCard({ spec, facts, questions }) {
   const { charge, ...others } = facts;
   const known = { ...others, ...spec, ...(charge && { charge: `number ${charge.id} of ${charge.dataset}` }) };
-  const entries = Object.entries(known).filter(([name, value]) => value !== null && !SAID_ELSEWHERE.includes(name));
+  const said = questions.includes("table") ? [...SAID_ELSEWHERE, ...SAID_BY_TABLE] : SAID_ELSEWHERE;
+  const entries = Object.entries(known).filter(([name, value]) => value !== null && !said.includes(name));
   const rows = entries.map(([name, value]) =>
     h("div", {}, h("dt", {}, name.replaceAll("_", " ")), h("dd", {}, readable(value))),
   );
@@ -122,10 +131,14 @@ export async function showRelease(place, { id, signal }) {
     whenConfidenceChanges: (listener) => listeners.push(listener),
   };
   select.addEventListener("change", () => listeners.forEach((listener) => listener()));
-  const asking = CARDS.filter(([name]) => release.questions.includes(name));
+  const asking = release.questions.includes("table")
+    ? [["table", tableCard]]
+    : CARDS.filter(([name]) => release.questions.includes(name));
   const cards = await Promise.all(asking.map(([, make]) => make(context)));
-  // An interval is for what was counted, not for what was cut before.
-  cards.forEach((shown) => shown.append(h("p", { class: "soft counted" }, `Counted: ${release.counts}.`)));
+  // An interval is for what was counted, not for what was cut before. A table says that of each of its numbers.
+  if (!release.questions.includes("table")) {
+    cards.forEach((shown) => shown.append(h("p", { class: "soft counted" }, `Counted: ${release.counts}.`)));
+  }
   place.append(
     h("p", { class: "crumbs" }, h("a", { href: "#/releases" }, "Releases"), " ›"),
     h("div", { class: "spread" }, h("h1", { tabindex: "-1" }, release.name), field),

@@ -22,11 +22,6 @@ const quoted = (value) => {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 
-/** Estimates as CSV, with all their digits. */
-export const csv = (estimates) =>
-  new Blob(
-    [["key", "value", "low", "high"], ...estimates.map(({ key, value, low, high }) => [key, value, low, high])].map(
-      (row) => `${row.map(quoted).join(",")}\n`,
-    ),
-    { type: "text/csv" },
-  );
+/** Rows as CSV, with all their digits. */
+export const csv = (columns, rows) =>
+  new Blob([columns, ...rows].map((row) => `${row.map(quoted).join(",")}\n`), { type: "text/csv" });

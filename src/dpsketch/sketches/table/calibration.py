@@ -2,15 +2,15 @@
 
 A law computes what it costs by itself, so that nothing here can make a guarantee false.
 
-**Gaussian noise.** Shares are of μ². Names get a quarter, or half. Each shape and the number of a user's groups get 2%
-where a bound is chosen from it, and 1% where it only tells how much a stated bound cuts. The rest goes to the head
+**Gaussian noise.** Shares are of μ². Names get 27%, or half. Each shape and the number of a user's groups get 2%
+where a bound is chosen from it, and 0.5% where it only tells how much a stated bound cuts. The rest goes to the head
 count in proportion to √(1 + linear columns), to each linear column in proportion to 1, and to a tree of L levels in
 proportion to √(L/3), all times the root of the column's weight: that minimises the sum of the variances, in units of
 half widths, for a mean halfway between the middle and a bound. Under replace the head count gets at least half, so that
 twice the squares are enough.
 
-**Laplace noise.** Shares are of ε. Each shape gets 4% or 1%, the quantiles 40% of the rest, and the last row 5% if
-there are no quantiles, since no record pays for both.
+**Laplace noise.** Shares are of ε. Each shape gets 2% or 0.5%, the quantiles 41% of the rest, of which a tenth draws
+the ends of their intervals. The last row gets 5% if there are no quantiles, since no record pays for both.
 """
 
 from __future__ import annotations
@@ -42,17 +42,20 @@ CAP = 100
 MOST_CORNERS = 3
 # The intervals of drawn quantiles hold with this confidence.
 CONFIDENCE = 0.95
-_NAMES = {"less": 0.25, "more": 0.5}
-_CHOSEN, _TOLD = 0.02, 0.01
-_CHOSEN_OF_EPSILON, _TOLD_OF_EPSILON = 0.04, 0.01
-_ROUNDS = (0.1, 0.9)
+_NAMES = {"less": 0.27, "more": 0.5}
+_CHOSEN, _TOLD = 0.02, 0.005
+_CHOSEN_OF_EPSILON, _TOLD_OF_EPSILON = 0.02, 0.005
+_ROUNDS = (0.12, 0.88)
 # The part of δ for names; leak and shift add up, so that the noise grows little and cutoffs fall.
-_LEAK = 0.1
-_OTHERS, _QUANTILES, _ENDS = 0.05, 0.4, 0.2
+_LEAK = 0.25
+_OTHERS, _QUANTILES, _ENDS = 0.05, 0.41, 0.1
 # A hair more noise outweighs every rounding here and in the law's own sum.
 _ROOM = 1 + 1e-5
 _LESS = 1 - 1e-9
 _SLOTS = 1024
+# The ends of quantiles' intervals hold if a row has at most this many times as many slots a record beside the quantile
+# as it has around the rank that an end is drawn for.
+_UNEVEN = 4
 _MASS = 1 << 16
 
 
@@ -167,7 +170,7 @@ def corner_table(spec: TableSpec, budget: Budget, *, found: bool) -> CornerTable
 
 
 def _draws(shares: tuple[float, ...], epsilon: float, *, by_user: bool) -> RankDraws:
-    """Return how quantiles are drawn at this ε in all; a fifth of it goes to the ends of their intervals."""
+    """Return how quantiles are drawn at this ε in all; a part of it goes to the ends of their intervals."""
     fractions = tuple(Fraction(repr(share)) for share in shares)
     mass = _MASS if by_user else 1
     rates, ends, shifts = [], [], []
@@ -176,7 +179,7 @@ def _draws(shares: tuple[float, ...], epsilon: float, *, by_user: bool) -> RankD
         single = Fraction(epsilon) / (len(fractions) * span)
         rates.append(_short(single * (1 - Fraction(repr(_ENDS)))))
         ends.append(_short(single * Fraction(repr(_ENDS)) / 2))
-        shifts.append(shift_for(_SLOTS, share, ends[-1], (1 - CONFIDENCE) / 2))
+        shifts.append(shift_for(_UNEVEN / 2, share, ends[-1], (1 - CONFIDENCE) / 2))
     return RankDraws(fractions, tuple(rates), tuple(ends), tuple(shifts), _SLOTS, mass)
 
 

@@ -1,4 +1,4 @@
-"""The columns that a table may have: count, users, sum, mean and quantiles, as the caller asks for them."""
+"""The columns of a table: count, users, sum, mean and quantiles."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Column:
     low, high : float or None
         Stated bounds; None if the release chooses them.
     shares : tuple of float
-        The quantiles that are asked for.
+        The requested quantiles.
     grid : float or None
-        Step of the values, if it is public; quantiles lie on it.
+        Public step of the values; quantiles lie on it.
     over : {"records", "users"}
-        Whether a mean weighs records or users alike.
+        Whether each record or each user has the same weight in a mean.
     weight : float
         Importance of the column: a larger one gets a larger share of the budget.
     label : str or None
@@ -104,7 +104,7 @@ def count(*, weight: float = 1.0, name: str | None = None) -> Column:
 
 
 def users(*, weight: float = 1.0, name: str | None = None) -> Column:
-    """Count the users of each group. Where the unit is a record, this is the count of records.
+    """Count the distinct users of each group, or its records if the unit is a record.
 
     Parameters
     ----------
@@ -124,8 +124,8 @@ def sum(
     value : str
         The column.
     bounds : pair of float, optional
-        Where the unit is a user, the range of one user's total in one group; else the range of one value. What lies
-        outside is clipped. By default the release chooses a range privately.
+        With users, the range of one user's total in one group; without, the range of one value. Numbers outside are
+        clipped. By default the release chooses a range privately.
     weight, name
         As for :func:`count`.
     """
@@ -148,10 +148,10 @@ def mean(
     value : str
         The column.
     bounds : pair of float, optional
-        The range of one value; what lies outside is clipped. By default the release chooses a range privately.
+        The range of one value; values outside are clipped. By default the release chooses a range privately.
     over : {"records", "users"}
-        ``"records"`` weighs records alike, as SQL's AVG does. ``"users"`` weighs users alike: it averages each user's
-        own mean, and has less noise.
+        ``"records"`` gives each record the same weight, as SQL's AVG does. ``"users"`` averages each user's own mean,
+        and has less noise.
     weight, name
         As for :func:`count`.
     """
@@ -168,7 +168,7 @@ def quantiles(
     weight: float = 1.0,
     name: str | None = None,
 ) -> Column:
-    """Find quantiles of a column in each group. Where the unit is a user, users weigh alike.
+    """Estimate quantiles of a column in each group. With users, each user has the same weight.
 
     Parameters
     ----------

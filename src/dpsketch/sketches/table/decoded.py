@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from dpsketch.sketches.table.columns import Column
 from dpsketch.sketches.table.spec import TableSpec
 
 __all__ = ["Answer", "Decoded", "decode"]
+
+# Head counts are at least the lower end of an interval with this confidence, where quantiles rely on it.
+_SURE = 0.999
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -223,6 +226,13 @@ class Centred(Decoded):
         return [Answer(value[:, i], low[:, i], high[:, i]) for i in range(len(shares))]
 
 
+class _Draws(NamedTuple):
+    """Where the draws of a quantile are, and how many units of privacy the ranks of its ends are shifted by."""
+
+    place: int
+    shift: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Corners(Decoded):
     """What a table with corners published.
@@ -237,6 +247,8 @@ class Corners(Decoded):
         By measure, the drawn slots of listed rows.
     slots : dict
         By measure, where the cell of each slot begins and ends.
+    asked : dict
+        By measure, the quantiles that were drawn.
     index, groups
         To which row each published row was added, where rows were added up; None and 0 otherwise.
     own : Corners or None
@@ -248,7 +260,7 @@ class Corners(Decoded):
     cutoff: float | None
     drawn: dict[Measure, Integers]
     slots: dict[Measure, tuple[Floats, Floats]]
-    asked: dict[Measure, tuple[float, ...]]
+    asked: dict[Measure, dict[float, _Draws]]
     index: Any = None
     groups: int = 0
     own: Corners | None = None
@@ -270,7 +282,11 @@ class Corners(Decoded):
         for place, measure in enumerate(law.quantiles):
             drawn[measure] = np.asarray(arrays[column_of(place)])
             slots[measure] = law.slot_values(place, arrays)
-            asked[measure] = tuple(float(share) for share in law.draws[place].shares)
+            draws = law.draws[place]
+            asked[measure] = {
+                float(share): _Draws(i, shift / draws.mass)
+                for i, (share, shift) in enumerate(zip(draws.shares, draws.shifts, strict=True))
+            }
         noise, last = (
             intervals.LaplaceSum(each.sensitivity / each.epsilon / law.corner, count, 1 / law.corner)
             for each in (law.cells, others)
@@ -397,12 +413,17 @@ class Corners(Decoded):
             nothing = np.full(rows, np.nan)
             return [Answer(nothing, nothing, nothing) for _ in shares]
         starts, ends = self.slots[measure]
+        # An end was drawn for a rank that is shifted by so many records. Where a row may have fewer, it holds nothing.
+        head, _ = intervals.head_count(self.users, self.noise, self.cutoff, _SURE)
         found = []
-        for share in shares:
-            value, low, high = self.drawn[measure][:, :, self.asked[measure].index(share)].T
-            middle = starts[value] if measure.grid is not None else (starts[value] + ends[value]) / 2
+        for share, draws in ((share, self.asked[measure][share]) for share in shares):
+            value, low, high = self.drawn[measure][:, :, draws.place].T
+            middle = (starts[value] + ends[value]) / 2
+            if measure.grid is not None:
+                middle = intervals.on_grid(middle, measure.grid)
             least, most = np.full(len(middle), starts[0]), np.full(len(middle), ends[-1])
             if confidence <= CONFIDENCE:
-                least, most = np.minimum(starts[low], middle), np.maximum(ends[high], middle)
+                least = np.where(share * head[:-1] < draws.shift, least, np.minimum(starts[low], middle))
+                most = np.where((1 - share) * head[:-1] < draws.shift, most, np.maximum(ends[high], middle))
             found.append(Answer(*(np.append(each, np.nan) for each in (middle, least, most))))
         return found

@@ -4,8 +4,8 @@ A row has a head count n (its users or records) and, for each linear column, a c
 of half the column's range. Both carry noise. Quantile columns have Haar coefficients.
 
 A row that was listed because its head count reached a cutoff needs care: the lower the true count, the more its noise
-went upwards. Functions that name ``n_interval`` or ``halves`` take a *box* for such rows: a pair of arrays ``(low,
-high)`` with one entry for each row, and NaN for rows far above the cutoff. :func:`head_box` and :func:`corner_box`
+went upwards. Such rows get a *box*: a pair of arrays ``(low, high)`` with one entry for each row, and NaN for rows
+far above the cutoff. :func:`head_box` and :func:`corner_box`
 make boxes, :func:`rollup_box` adds them. A box and the noise beside it each get half of the allowance α = 1 −
 confidence; see :func:`halved`.
 
@@ -24,11 +24,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch.arrays import Floats, Integers, read_only
-from dpsketch.distributions import normal_quantile, upper_quantile
+from dpsketch.distributions import normal_quantile
 from dpsketch.errors import InvalidInput
 
 __all__ = [
-    "Box", "GaussianNoise", "Halves", "LaplaceSum", "Noise", "corner_box", "haar_edges_cdf", "halved", "head_box",
+    "Box", "Halves", "LaplaceSum", "corner_box", "halved", "head_box",
     "head_count", "mean", "near_cutoff", "normal", "quantile_estimates", "quantile_intervals", "rollup", "rollup_box",
     "total", "z_of",
 ]  # fmt: skip
@@ -45,39 +45,6 @@ _LEAST_SPREAD = 1e-4
 # That variance where too few nodes stand out from the noise to estimate it.
 _USUAL_SPREAD = 0.02
 _FEWEST_NODES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class GaussianNoise:
-    """Noise of a head count: a normal law.
-
-    Attributes
-    ----------
-    sigma : float
-        Standard deviation.
-    step : float
-        Spacing of the values the noise was rounded to; 1 for rounded Gaussian noise on whole counts. Intervals are
-        wider by half a step, which makes them exact for rounded noise.
-    """
-
-    sigma: float
-    step: float = 0.0
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation."""
-        return self.sigma
-
-    def log_reaching(self, z: Floats) -> Floats:
-        """Return ln P(Z ≥ z)."""
-        from scipy.special import log_ndtr
-
-        found: Floats = log_ndtr(-np.asarray(z, np.float64) / self.sigma)
-        return found
-
-    def quantile(self, tail: float) -> float:
-        """Return the point that the noise passes with probability ``tail``, at most ½."""
-        return self.sigma * upper_quantile(tail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +65,8 @@ class LaplaceSum:
     terms : int
         Number of terms: 2^k for the corners of k columns.
     step : float
-        Spacing of the noise's values, 1/M for corners that add up to M; see :class:`GaussianNoise`. For one discrete
-        Laplace law the intervals are then slightly wider than exact ones.
+        Spacing of the noise's values, 1/M for corners that add up to M. Intervals are wider by half a step: exact for
+        rounded noise, and slightly wider than that for one discrete Laplace law.
     """
 
     scale: float
@@ -122,9 +89,6 @@ class LaplaceSum:
         return self.scale * _laplace_quantile(self.terms, tail)
 
 
-Noise: TypeAlias = GaussianNoise | LaplaceSum
-
-
 class Halves(NamedTuple):
     """Boxes of P = (n + y)/2 and Q = (n − y)/2, the two halves of a row's corners; NaN for rows far from the cutoff."""
 
@@ -143,13 +107,13 @@ def halved(confidence: float) -> float:
     return 1 - (1 - confidence) / 2
 
 
-def z_of(noise: Noise | None, confidence: float) -> float:
+def z_of(noise: LaplaceSum, confidence: float) -> float:
     """Return the half-width of an interval, in standard deviations, for any linear statistic of a row.
 
     Parameters
     ----------
-    noise : GaussianNoise, LaplaceSum or None
-        Noise of the row's head count; None is Gaussian.
+    noise : LaplaceSum
+        Noise of the row's head count.
     confidence : float
         Between 0 and 1.
 
@@ -162,19 +126,16 @@ def z_of(noise: Noise | None, confidence: float) -> float:
 
     Examples
     --------
-    >>> round(z_of(GaussianNoise(3.0), 0.95), 4), round(z_of(LaplaceSum(1.0, 2), 0.95), 4)
-    (1.96, 2.1183)
+    >>> round(z_of(LaplaceSum(1.0, 2), 0.95), 4)
+    2.1183
     """
     z = normal_quantile(confidence)
-    if isinstance(noise, LaplaceSum):
-        for terms in {max(noise.terms // 2, 1), noise.terms}:
-            z = max(z, _laplace_quantile(terms, _tail(confidence)) / math.sqrt(2 * terms))
+    for terms in {max(noise.terms // 2, 1), noise.terms}:
+        z = max(z, _laplace_quantile(terms, _tail(confidence)) / math.sqrt(2 * terms))
     return z
 
 
-def normal(
-    value: npt.ArrayLike, variance: npt.ArrayLike, confidence: float, *, z: float | None = None, step: float = 0.0
-) -> Box:
+def normal(value: npt.ArrayLike, variance: npt.ArrayLike, confidence: float, *, z: float | None = None) -> Box:
     """Return value ± z·√variance.
 
     Parameters
@@ -185,12 +146,10 @@ def normal(
         Between 0 and 1.
     z : float, optional
         Half-width in standard deviations, by :func:`z_of`; the normal law's by default.
-    step : float
-        Spacing of the noise's values; see :class:`GaussianNoise`.
 
     Accuracy
     --------
-    Exact for normal noise, and for normal noise that was rounded to multiples of ``step``.
+    Exact for normal noise.
 
     Examples
     --------
@@ -199,11 +158,11 @@ def normal(
     ([90.2], [109.8])
     """
     value = np.asarray(value, np.float64)
-    reach = (normal_quantile(confidence) if z is None else z) * np.sqrt(np.asarray(variance, np.float64)) + step / 2
+    reach = (normal_quantile(confidence) if z is None else z) * np.sqrt(np.asarray(variance, np.float64))
     return value - reach, value + reach
 
 
-def near_cutoff(value: npt.ArrayLike, noise: Noise, cutoff: float | None, confidence: float) -> Flags:
+def near_cutoff(value: npt.ArrayLike, noise: LaplaceSum, cutoff: float | None, confidence: float) -> Flags:
     """Say which rows lie so near above the cutoff that they need a box.
 
     A row further up has a true count near its value, unless an event of probability 2·P(Z ≥ distance) happened:
@@ -216,14 +175,14 @@ def near_cutoff(value: npt.ArrayLike, noise: Noise, cutoff: float | None, confid
     return np.asarray(value < cutoff + far)
 
 
-def head_count(value: npt.ArrayLike, noise: Noise, cutoff: float | None, confidence: float) -> Box:
+def head_count(value: npt.ArrayLike, noise: LaplaceSum, cutoff: float | None, confidence: float) -> Box:
     """Return an interval for each true count, given that its row is listed.
 
     Parameters
     ----------
     value : array of float
         Published head counts y.
-    noise : GaussianNoise or LaplaceSum
+    noise : LaplaceSum
         Law of their noise Z.
     cutoff : float or None
         A row is listed if y ≥ cutoff. None if rows are listed for other reasons.
@@ -260,7 +219,7 @@ def head_count(value: npt.ArrayLike, noise: Noise, cutoff: float | None, confide
     return low, high
 
 
-def head_box(value: npt.ArrayLike, noise: Noise, cutoff: float | None, confidence: float) -> Box:
+def head_box(value: npt.ArrayLike, noise: LaplaceSum, cutoff: float | None, confidence: float) -> Box:
     """Return the intervals of :func:`head_count` for rows near the cutoff, and NaN for others.
 
     Parameters
@@ -329,7 +288,6 @@ def mean(
     confidence: float,
     *,
     z: float | None = None,
-    n_interval: Box | None = None,
     halves: Halves | None = None,
 ) -> tuple[Floats, Floats, Floats]:
     """Return t = y/n, and an interval for it.
@@ -344,8 +302,6 @@ def mean(
         Between 0 and 1.
     z : float, optional
         :func:`z_of` the noise; the normal law's by default.
-    n_interval : pair of arrays, optional
-        Gaussian noise: :func:`head_box` of n at ``halved(confidence)``.
     halves : Halves, optional
         Corners: :func:`corner_box` at ``confidence``.
 
@@ -378,12 +334,6 @@ def mean(
     reach = z * np.sqrt(n_variance * y * y + y_variance * np.where(known, leading, 0.0))
     low = np.where(known, (y * n - reach) / leading, -1.0)
     high = np.where(known, (y * n + reach) / leading, 1.0)
-    if n_interval is not None:
-        near = ~np.isnan(n_interval[0])
-        least, most = n_interval[0][near], n_interval[1][near]
-        below, above = normal(y[near], y_variance[near], halved(confidence))
-        low[near] = _quotient(below, np.where(below < 0, least, most), -1.0)
-        high[near] = _quotient(above, np.where(above > 0, least, most), 1.0)
     if halves is not None:
         near = ~np.isnan(halves.positive[0])
         (p_low, p_high), (q_low, q_high) = (tuple(each[near] for each in box) for box in halves)
@@ -402,7 +352,6 @@ def total(
     confidence: float,
     *,
     z: float | None = None,
-    n_interval: Box | None = None,
     halves: Halves | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return a column's total (C + (L + U)·users)/2, its variance, and an interval.
@@ -415,7 +364,7 @@ def total(
         Head counts and the variance of their noise.
     bounds : pair of float
         L and U, in the units of the values.
-    confidence, z, n_interval, halves
+    confidence, z, halves
         As for :func:`mean`.
 
     Returns
@@ -440,53 +389,12 @@ def total(
     value = centred / 2 + middle * users
     variance = centred_variance / 4 + middle**2 * users_variance
     low, high = normal(value, variance, confidence, z=z)
-    if n_interval is not None:
-        near = ~np.isnan(n_interval[0])
-        below, above = normal(centred[near] / 2, centred_variance[near] / 4, halved(confidence))
-        first, last = _multiple(middle, (n_interval[0][near], n_interval[1][near]))
-        low[near], high[near] = below + first, above + last
     if halves is not None:
         near = ~np.isnan(halves.positive[0])
         positive = _multiple(most, (halves.positive[0][near], halves.positive[1][near]))
         negative = _multiple(least, (halves.negative[0][near], halves.negative[1][near]))
         low[near], high[near] = positive[0] + negative[0], positive[1] + negative[1]
     return value, variance, low, high
-
-
-def haar_edges_cdf(
-    n: npt.ArrayLike, n_variance: npt.ArrayLike, coefficients: npt.ArrayLike, coefficient_variance: npt.ArrayLike
-) -> tuple[Floats, Floats]:
-    """Return the estimated mass below each inner edge of a Haar tree, and the variance of its noise.
-
-    Parameters
-    ----------
-    n, n_variance : array of float
-        Head counts of the rows and the variance of their noise.
-    coefficients : array of float, shape (rows, 2**L - 1)
-        Left minus right of every node: the root, then the nodes of each level from left to right.
-    coefficient_variance : array of float
-        Variance of the noise of one coefficient, the same for all levels: one number, or one for each row.
-
-    Returns
-    -------
-    mass, variance : array of float, shape (rows, 2**L - 1)
-        F(k) = (k/2^L)·n + Σ w·coefficient over the nodes that hold the k-th edge inside, where w is the distance from
-        the edge to the node's nearer end as a share of the node.
-
-    Accuracy
-    --------
-    Unbiased. Σ w² is at most (L + 5/4)/9, as the weights of the levels cannot all be near ½.
-
-    Examples
-    --------
-    >>> mass, variance = haar_edges_cdf([100.0], 4.0, [[20.0, 10.0, -6.0]], 1.0)
-    >>> mass.tolist(), variance.tolist()
-    ([[35.0, 60.0, 77.0]], [[0.5625, 1.25, 2.5625]])
-    """
-    tree = _Tree.of(n, n_variance, coefficients, coefficient_variance)
-    places = tree.places
-    mass = tree.beside + places * tree.n[:, None]
-    return mass, tree.beside_variance + places**2 * tree.n_variance[:, None]
 
 
 def quantile_intervals(
@@ -498,8 +406,6 @@ def quantile_intervals(
     edges: npt.ArrayLike,
     bounds: tuple[float, float],
     confidence: float,
-    *,
-    n_interval: Box | None = None,
 ) -> Box:
     """Return an interval for each quantile of each row.
 
@@ -508,22 +414,21 @@ def quantile_intervals(
     shares : sequence of float
         The quantiles, between 0 and 1.
     n, n_variance, coefficients, coefficient_variance
-        As for :func:`haar_edges_cdf`.
+        Head counts and the variance of their noise; Haar coefficients, left minus right of every node, by level from
+        the root; and the variance of one coefficient. F(k) = (k/2^L)·n + Σ w·coefficient over the nodes that hold the
+        k-th edge inside, where w is the distance from the edge to the node's nearer end as a share of the node.
     edges : array of float, shape (2**L - 1,)
         Leaf k holds the values from edge k − 1 up to but without edge k; +∞ for edges after unused leaves.
     bounds : pair of float
         Least and largest value.
     confidence : float
         Between 0 and 1.
-    n_interval : pair of arrays, optional
-        :func:`head_box` of n at ``halved(confidence)``.
 
     Returns
     -------
     low, high : array of float, shape (rows, shares)
         From the left, the last edge of an unbroken run of edges with F(k) − q·n < −z·(its deviation); from the right,
         the last edge of an unbroken run with F(k) − q·n > z·(its deviation). The bounds where there is no such edge.
-        With a box, F(k) − q·n is (k/2^L − q)·n for all n in the box, plus the coefficients' part at 1 − α/2.
 
     Accuracy
     --------
@@ -533,7 +438,6 @@ def quantile_intervals(
     tree = _Tree.of(n, n_variance, coefficients, coefficient_variance)
     edges, used = tree.inner(edges), tree.used(edges)
     z = normal_quantile(confidence)
-    near = np.zeros(len(tree.n), np.bool_) if n_interval is None else ~np.isnan(n_interval[0])
     starts, ends = np.append(bounds[0], edges).clip(*bounds), np.append(edges, bounds[1]).clip(*bounds)
     low, high = np.empty((len(tree.n), len(shares))), np.empty((len(tree.n), len(shares)))
     for column, share in enumerate(shares):
@@ -541,10 +445,6 @@ def quantile_intervals(
         middle = tree.beside + ahead * tree.n[:, None]
         reach = z * np.sqrt(tree.beside_variance + ahead**2 * tree.n_variance[:, None])
         least, most = middle - reach, middle + reach
-        if n_interval is not None and near.any():
-            below, above = normal(tree.beside[near], tree.beside_variance[near], halved(confidence))
-            first, last = ahead * n_interval[0][near][:, None], ahead * n_interval[1][near][:, None]
-            least[near], most[near] = below + np.minimum(first, last), above + np.maximum(first, last)
         low[:, column] = starts[_run((most < 0) & used)]
         high[:, column] = ends[len(edges) - _run(((least > 0) | ~used)[:, ::-1])]
     return low, high
@@ -606,7 +506,7 @@ def quantile_estimates(
         if grid is not None:
             # The largest value of a leaf is a step below its upper edge; the last leaf ends with the largest value.
             last = np.where(ends[leaf] < bounds[1], ends[leaf] - grid, ends[leaf])
-            value = _on_grid(np.minimum(value, np.maximum(last, starts[leaf])), grid).clip(*bounds)
+            value = on_grid(np.minimum(value, np.maximum(last, starts[leaf])), grid).clip(*bounds)
         found[:, column] = value
     return found
 
@@ -643,7 +543,7 @@ def rollup_box(
     groups: int,
     confidence: float,
     *,
-    noise: Noise | None = None,
+    noise: LaplaceSum,
 ) -> Box:
     """Add up rows of which some have a box: boxes add their ends, other rows their variances.
 
@@ -657,7 +557,7 @@ def rollup_box(
         As for :func:`rollup`.
     confidence : float
         Confidence of the result. Rows without a box get the other half of the allowance.
-    noise : GaussianNoise, LaplaceSum or None
+    noise : LaplaceSum
         Noise of one row, for :func:`z_of`.
 
     Returns
@@ -673,9 +573,9 @@ def rollup_box(
     Examples
     --------
     >>> box = np.array([np.nan, 2.0, np.nan]), np.array([np.nan, 9.0, np.nan])
-    >>> low, high = rollup_box([100.0, 8.0, 50.0], 4.0, box, np.array([0, 0, 1]), 2, 0.95)
+    >>> low, high = rollup_box([100.0, 8.0, 50.0], 4.0, box, np.array([0, 0, 1]), 2, 0.95, noise=LaplaceSum(1.0, 2))
     >>> low.round(2).tolist(), high.round(2).tolist()
-    ([97.52, nan], [113.48, nan])
+    ([96.78, nan], [114.22, nan])
     """
     value, variance, near_low, near_high = _alike(value, variance, *box)
     near = ~np.isnan(near_low)
@@ -789,7 +689,7 @@ def _run(holds: Flags) -> Integers:
     return np.asarray(np.logical_and.accumulate(holds, axis=1).sum(axis=1), np.int64)
 
 
-def _on_grid(value: Floats, grid: float) -> Floats:
+def on_grid(value: Floats, grid: float) -> Floats:
     """Round down to multiples of a step; 0.7 is 7/10, not 7·0.1."""
     steps = np.floor(value / grid + 1e-9)
     parts = round(1 / grid)
@@ -797,7 +697,7 @@ def _on_grid(value: Floats, grid: float) -> Floats:
     return found
 
 
-def _given_listed(value: Floats, cutoff: Floats, noise: Noise, tail: float, least: float) -> Box:
+def _given_listed(value: Floats, cutoff: Floats, noise: LaplaceSum, tail: float, least: float) -> Box:
     """Return the counts from ``least`` on whose two tails at ``value`` exceed ``tail``, given values from cutoff on."""
     half, log_tail = noise.step / 2, math.log(tail)
 

@@ -6,7 +6,7 @@ import copy
 import csv
 import html
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -23,7 +23,7 @@ from dpsketch.hashing import KeyType
 from dpsketch.laws.centred import FOUND, LISTED, TABLE, CentredTable
 from dpsketch.laws.corners import CornerTable
 from dpsketch.numbers import number_text, probability, real_number
-from dpsketch.release import SketchRelease, typed_keys
+from dpsketch.release import SketchRelease, require_keys, typed_keys
 from dpsketch.results import Estimates, no_formula
 from dpsketch.sketches.histogram.named import of_one_type, read_names
 from dpsketch.sketches.specs import fingerprint_of
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.figure import Figure
 
-__all__ = ["PrivateTable", "TableView", "typed_names"]
+__all__ = ["PrivateTable", "TableView", "csv_of", "plain", "typed_names"]
 
 _ROWS_IN_TEXT, _ROWS_IN_HTML = 10, 50
 
@@ -136,7 +136,7 @@ class TableView:
         confidence : float
             Coverage of each interval.
         max_relative_error : float, optional
-            Blank numbers whose interval is wider than this part of them, on either side.
+            Blank a number if half the width of its interval is more than this share of it.
         """
         import pyarrow as pa
 
@@ -158,40 +158,39 @@ class TableView:
 
     def to_csv(self, path: str | PathLike[str] | None = None, **options: Any) -> str | None:
         """Write the rows as CSV, or return them as text; options as for :meth:`to_arrow`."""
-        table = self.to_arrow(**options)
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(map(no_formula, table.column_names))
-        rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
-        writer.writerows([no_formula(each) if isinstance(each, str) else each for each in row] for row in rows)
+        text = csv_of(self.to_arrow(**options))
         if path is None:
-            return text.getvalue()
-        Path(path).write_text(text.getvalue(), encoding="utf-8")
+            return text
+        Path(path).write_text(text, encoding="utf-8")
         return None
 
     def to_json(self, **options: Any) -> list[dict[str, Any]]:
         """Return the rows as JSON-ready values; options as for :meth:`to_arrow`."""
         rows = self.to_arrow(**options).to_pylist()
-        plain = (str, int, float, bool, type(None))
-        return [{name: each if isinstance(each, plain) else str(each) for name, each in row.items()} for row in rows]
+        return [{name: plain(each) for name, each in row.items()} for row in rows]
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Give the rows to any library that reads Arrow streams."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
-    def _text_rows(self, limit: int | None, **options: Any) -> tuple[list[str], list[list[str]]]:
-        """Return a heading and rows as people read them: a number with the ends of its interval."""
+    def _cells(self, limit: int | None, **options: Any) -> tuple[list[str], list[list[tuple[str, str]]]]:
+        """Return a heading and rows as people read them: each cell with its interval, which is empty for groups."""
         table = self.to_arrow(**options).slice(0, limit)
         names = [name for name in table.column_names if name in self.by or name in self._table.value_names]
-        columns: list[list[str]] = []
+        columns: list[list[tuple[str, str]]] = []
         for name in names:
             values = table.column(name).to_pylist()
             if name in self.by:
-                columns.append([printable(str(value)) for value in values])
+                columns.append([(printable(str(value)), "") for value in values])
                 continue
             ends = zip(table.column(f"{name}_low").to_pylist(), table.column(f"{name}_high").to_pylist(), strict=True)
             columns.append([_interval(value, *end) for value, end in zip(values, ends, strict=True)])
         return names, [list(row) for row in zip(*columns, strict=True)]
+
+    def _text_rows(self, limit: int | None, **options: Any) -> tuple[list[str], list[list[str]]]:
+        """Return a heading and rows of text: a number with the ends of its interval."""
+        names, rows = self._cells(limit, **options)
+        return names, [[" ".join(filter(None, cell)) for cell in row] for row in rows]
 
     def to_text(self, limit: int | None = _ROWS_IN_TEXT, **options: Any) -> str:
         """Return the first rows as aligned text, or all of them; options as for :meth:`to_arrow`."""
@@ -217,12 +216,20 @@ class TableView:
 
     def _repr_html_(self) -> str:
         """Return the first rows as notebooks show them."""
-        names, rows = self._text_rows(_ROWS_IN_HTML)
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+        names, rows = self._cells(_ROWS_IN_HTML)
+        sides = ["left" if name in self.by else "right" for name in names]
+
+        def line(tag: str, cells: Sequence[str]) -> str:
+            style = "padding:0.1em 0.6em;vertical-align:top;white-space:nowrap;text-align"
+            marked = zip(sides, cells, strict=True)
+            return "<tr>" + "".join(f'<{tag} style="{style}:{side}">{cell}</{tag}>' for side, cell in marked) + "</tr>"
+
+        head = line("th", [html.escape(name) for name in names])
+        body = "".join(line("td", [_cell(*cell) for cell in row]) for row in rows)
         more = f"<p>… {len(self) - len(rows):,} more rows</p>" if len(self) > len(rows) else ""
         promise = html.escape(str(self._table.guarantee))
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}<p>{promise}</p>"
+        shown = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+        return f'<div style="max-height:32em;overflow:auto">{shown}</div>{more}<p>{promise}</p>'
 
     def estimates(self, name: str, *, confidence: float = 0.95) -> Estimates:
         """Return one column of numbers with its intervals, by group."""
@@ -244,7 +251,7 @@ class PrivateTable(SketchRelease):
     spec : TableSpec
         The public spec.
     drawn : Drawn
-        What was published, with the law that it was drawn by.
+        The published arrays and the law that drew them.
     groups : list
         The names of the groups: the public list, or those that were found.
     """
@@ -317,8 +324,8 @@ class PrivateTable(SketchRelease):
             Coverage of each interval. An interval is for what was counted: after users were bounded and values were
             clipped.
         max_relative_error : float, optional
-            Blank numbers whose interval is wider than this part of them, on either side. Those that stay are more
-            often too high than too low.
+            Blank a number if half the width of its interval is more than this share of it. The numbers that remain are
+            more often too high than too low.
         """
         return self._view.to_arrow(confidence=confidence, max_relative_error=max_relative_error)
 
@@ -400,12 +407,17 @@ class PrivateTable(SketchRelease):
         --------
         Groups that are not listed are in :attr:`others`, and may belong to any row: the intervals of counts and sums
         reach up by what ``others`` may hold. ``users`` counts pairs of users and groups, because a user may be in
-        several groups of one row. Quantiles that were drawn for each group do not add up, and are left out.
+        several groups of one row. Quantiles that were drawn for each group do not add up, and are left out. With all
+        group columns nothing is added up: the rows are those of the table.
         """
         for name in by:
             if name not in self.spec.by:
                 raise InvalidInput(f"{name!r} is not a group column. The table has {', '.join(self.spec.by)}.")
+        if len(set(by)) < len(by):
+            raise InvalidInput("a roll-up names each group column once.")
         columns = dict(zip(self.spec.by, self._columns_of(self.groups), strict=True))
+        if len(by) == len(columns):
+            return TableView(self, self._decoded, by, [columns[name] for name in by])
         rows = list(zip(*(columns[name] for name in by), strict=True)) if by else [()] * len(self.groups)
         groups = list(dict.fromkeys(rows))
         places = {group: place for place, group in enumerate(groups)}
@@ -432,16 +444,24 @@ class PrivateTable(SketchRelease):
     @property
     def others(self) -> dict[str, float]:
         """The numbers of all groups that are not listed, together: ``NAME``, ``NAME_low`` and ``NAME_high``."""
+        return self.others_at(0.95)
+
+    def others_at(self, confidence: float) -> dict[str, float]:
+        """Return :attr:`others` with intervals of this coverage."""
         found: dict[str, float] = {}
-        for column in self.spec.columns:
-            for name, answer in zip(column.names, self._decoded.answers(column, 0.95), strict=True):
-                ends = {"": answer.value, "_low": answer.low, "_high": answer.high}
-                found |= {f"{name}{end}": float(each[-1]) for end, each in ends.items()}
+        for name, answer in self._numbers(probability("confidence", confidence)):
+            ends = {"": answer.value, "_low": answer.low, "_high": answer.high}
+            found |= {f"{name}{end}": float(each[-1]) for end, each in ends.items()}
         return found
+
+    def _numbers(self, confidence: float) -> Iterator[tuple[str, Answer]]:
+        """Yield all numbers of the published rows, by name."""
+        for column in self.spec.columns:
+            yield from zip(column.names, self._decoded.answers(column, confidence), strict=True)
 
     @property
     def bounds(self) -> dict[str, Any]:
-        """To what contributions were bounded: groups and records of a user, and the range of each column."""
+        """Bounds in use: the groups and records of a user, and the range of each column."""
         arrays = self.drawn.parts[TABLE].arrays
         found: dict[str, Any] = {}
         if self.spec.unit.level == "user":
@@ -459,7 +479,7 @@ class PrivateTable(SketchRelease):
 
     @property
     def cut(self) -> dict[str, float | None]:
-        """Estimated part that the bounds cut, by column; None where it does not stand out of the noise.
+        """Estimated part that the bounds cut, by column; None if it cannot be told from noise.
 
         For ``max_keys`` it is the part of the pairs of users and groups that do not count; for a sum, mean or count the
         part of its absolute total.
@@ -476,7 +496,7 @@ class PrivateTable(SketchRelease):
 
     @property
     def meanings(self) -> dict[str, str]:
-        """What each number counts, in words."""
+        """Definition of each number, in words."""
         by_user, found = self.spec.unit.level == "user", dict[str, str]()
         bounds = self.bounds
         kept = f"; a user counts in at most {bounds['max_keys']} groups" if by_user else ""
@@ -506,11 +526,11 @@ class PrivateTable(SketchRelease):
 
     @property
     def counts(self) -> str:
-        """What an estimate counts."""
+        """Definition of the first number, in words."""
         return next(iter(self.meanings.values()))
 
     def facts(self) -> dict[str, Any]:
-        """Return what a reader of the file may want to know beside spec and guarantee."""
+        """Return bounds, cuts, definitions and totals of unlisted groups, for readers of the file."""
         return {
             "groups": len(self.groups),
             "bounds": {name: list(each) if isinstance(each, tuple) else each for name, each in self.bounds.items()},
@@ -525,12 +545,13 @@ class PrivateTable(SketchRelease):
         """Return all numbers of the groups asked for; a group and a column are one key."""
         if estimator is not None:
             raise InvalidInput("a table's numbers have one estimate: leave the estimator out.")
+        require_keys(asked)
+        columns = list(self._numbers(confidence))
         found: list[tuple[Any, float, float, float]] = []
-        for at in self._places(asked, key_type) if asked else range(len(self.groups)):
-            for column in self.spec.columns:
-                for name, answer in zip(column.names, self._decoded.answers(column, confidence), strict=True):
-                    key = CompoundKey((str(self.groups[at]), name))
-                    found.append((key, answer.value[at], answer.low[at], answer.high[at]))
+        for at in self._places(asked, key_type):
+            for name, answer in columns:
+                key = CompoundKey((str(self.groups[at]), name))
+                found.append((key, answer.value[at], answer.low[at], answer.high[at]))
         value, low, high = np.array([each[1:] for each in found], np.float64).reshape(-1, 3).T
         return Estimates([each[0] for each in found], value, low, high, confidence, self.counts)
 
@@ -565,13 +586,14 @@ class PrivateTable(SketchRelease):
         n : int
             The number of groups.
         """
-        found = self._view.estimates(column or self.value_names[0])
+        name = column or self.value_names[0]
+        found = self._view.estimates(name)
         order = np.argsort(-found.value, kind="stable")[:n]
-        chosen = Estimates(
-            [found.key[i] for i in order], found.value[order], found.low[order], found.high[order], found.confidence,
-            found.counts,
-        )  # fmt: skip
-        return plots.bars(chosen, f"{column or self.value_names[0]}, {self.title()}")
+        sides = (found.value[order], found.low[order], found.high[order])
+        chosen = Estimates([found.key[i] for i in order], *sides, found.confidence, found.counts)
+        which = f"{len(order)} largest of {len(found):,} groups" if len(order) < len(found) else "all groups"
+        title = f"{name}, {which}, {self.title().splitlines()[0]}\n{found.counts}"
+        return plots.bars(chosen, title, f"{name}, with {found.confidence:.0%} intervals, each on its own")
 
 
 def _with_ends(name: str) -> tuple[str, str, str]:
@@ -579,12 +601,32 @@ def _with_ends(name: str) -> tuple[str, str, str]:
     return name, f"{name}_low", f"{name}_high"
 
 
-def _interval(value: float | None, low: float | None, high: float | None) -> str:
-    """Return a number with the ends of its interval, as people read it."""
+def plain(value: Any) -> Any:
+    """Return an entry of a frame as JSON has it: dates and moments as text."""
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def csv_of(table: pa.Table) -> str:
+    """Return rows as CSV, in which no text is a formula."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(no_formula, table.column_names))
+    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    writer.writerows([no_formula(each) if isinstance(each, str) else each for each in row] for row in rows)
+    return text.getvalue()
+
+
+def _interval(value: float | None, low: float | None, high: float | None) -> tuple[str, str]:
+    """Return a number and its interval, as people read them."""
     if value is None:
-        return "–"
-    ends = "" if low is None or high is None else f" [{number_text(low)}, {number_text(high)}]"
-    return f"{number_text(value)}{ends}"
+        return "–", ""
+    return number_text(value), "" if low is None or high is None else f"[{number_text(low)}, {number_text(high)}]"
+
+
+def _cell(text: str, interval: str) -> str:
+    """Return a cell of HTML: the interval is small and pale, on a line of its own."""
+    below = f'<br><small style="opacity:0.7">{interval}</small>' if interval else ""
+    return html.escape(text) + below
 
 
 def typed_names(column: Sequence[Any], kind: str) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -18,6 +19,7 @@ from dpsketch.compound import compound_keys, join_parts
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.laws.centred import TableState
 from dpsketch.laws.groups import TableContent
+from dpsketch.numbers import whole_number
 from dpsketch.privacy import Budget, Neighbours, per_record, per_user
 from dpsketch.sketches.frames import frame_columns
 from dpsketch.sketches.histogram.named import named_column, names_of
@@ -44,10 +46,10 @@ class Table(Sketch[TableSpec, PrivateTable]):
     by : str or sequence of str
         The columns that name a group.
     columns : sequence of Column, optional
-        What to compute for each group: ``dps.count()``, ``dps.users()``, ``dps.sum("x")``, ``dps.mean("x")``,
+        Aggregates to compute for each group: ``dps.count()``, ``dps.users()``, ``dps.sum("x")``, ``dps.mean("x")``,
         ``dps.quantiles("x", [.5, .9])``. By default the count.
     user : str, optional
-        The column that says whose a record is. With it a release protects users, without it single records.
+        The column with the user of each record. With it a release protects users, without it single records.
     max_keys : int or "auto", optional
         Maximum number of groups in which a user counts. By default each release chooses it privately.
     max_records : int or "auto", optional
@@ -55,14 +57,19 @@ class Table(Sketch[TableSpec, PrivateTable]):
     neighbours : {"add_remove", "replace"}
         The neighbour relation of the guarantee.
     memory_limit : str, optional
-        About how much memory the table may take, such as ``"2GB"``; what does not fit goes to disk.
+        Approximate memory limit, such as ``"2GB"``; records beyond it go to disk.
     temp_directory : path, optional
-        Goes with ``memory_limit``: where the temporary folder is made.
+        Folder for the files of ``memory_limit``.
 
     Privacy
     -------
-    A release protects one user with all records, or one record. Names of groups, head counts, columns and all bounds
-    that are chosen share one budget. Groups that are not listed are one more row, ``others``.
+    A release protects one user with all their records, or one record. Names of groups, head counts, columns and chosen
+    bounds share one budget. All groups that are not listed form one more row, ``others``.
+
+    Accuracy
+    --------
+    Each number has an interval for the quantity that was counted: after users were bounded and values were clipped.
+    ``cut`` of the release estimates the part that the bounds cut.
 
     Examples
     --------
@@ -104,9 +111,8 @@ class Table(Sketch[TableSpec, PrivateTable]):
         else:
             unit = per_user("auto" if max_keys is None else max_keys, neighbours=neighbours)
         names = (by,) if isinstance(by, str) else tuple(by)
-        bound = None if isinstance(max_records, str) or max_records is None else int(max_records)
-        if isinstance(max_records, str) and max_records != "auto":
-            raise InvalidInput("max_records is a whole number, or 'auto'.")
+        chosen = max_records is None or max_records == "auto"
+        bound = None if chosen else whole_number("max_records", max_records)
         self._start(TableSpec(unit, names, tuple(columns) or (count(),), user, bound))
         if memory_limit is not None:
             self._store.limit = Limit.of(memory_limit, None if temp_directory is None else os.fspath(temp_directory))
@@ -135,7 +141,8 @@ class Table(Sketch[TableSpec, PrivateTable]):
         Parameters
         ----------
         frame : pandas, polars or Arrow frame, DuckDB relation, or iterator of these
-            It has the columns that the table names. Records with a missing group, user or value count for nothing.
+            A frame with the columns that the table names. A record with a missing group, user or value counts in no
+            column.
         """
         spec = self._spec
         wanted = [*spec.by, *spec.values, *([] if spec.user is None else [spec.user])]
@@ -158,8 +165,7 @@ class Table(Sketch[TableSpec, PrivateTable]):
         """Add records, as part of a change: their groups, users, and a column of numbers for each value."""
         spec, counted = self._spec, self._counted
         column, found, declared = named_column(records, self._key_type if len(spec.by) == 1 else "text")
-        types = tuple(each for each in key_types if each is not None)
-        types = types if len(types) == len(spec.by) else ()  # a column of nulls alone has no type yet
+        types = () if None in key_types else tuple(each for each in key_types if each is not None)
         if spec.types and types and spec.types != types:
             raise SpecMismatch("the columns of groups have other types than those of the records so far.")
         owners: pa.ChunkedArray | None = None
@@ -203,12 +209,12 @@ class Table(Sketch[TableSpec, PrivateTable]):
         rho : float
             A zero-concentrated budget instead; goes with ``groups=``.
         groups : list of names or tuples, or a frame with the group columns, optional
-            A public list: each of its groups gets a row, also if nobody is in it. It must not come from the data.
+            A public list: each of its groups gets a row, even if it has no records. It must not come from the data.
         names : {"less", "more"}
-            How much of the budget finds names: a quarter, or half. With ``"more"`` there are more groups, and more
-            noise in each.
+            Share of the budget that finds names: a quarter, or half. ``"more"`` finds more groups, and adds more noise
+            to each number.
         ledger, dataset, part : Ledger or URL, str, str, optional
-            Where to charge the release; charged before any noise is drawn.
+            Ledger, dataset and part to charge, before any noise is drawn.
 
         Privacy
         -------
@@ -217,11 +223,17 @@ class Table(Sketch[TableSpec, PrivateTable]):
         spec, budget = self._spec, Budget(epsilon, delta, rho)
         listed = None if groups is None else _listed(groups, spec)
         (law,) = spec.laws(budget, groups=listed, names=names)
-        tables = self._store.tables()  # before the charge: what cannot be put in order costs nothing
-        permit = self._pay(spec, (law,), budget, self._account(ledger, dataset, part))
-        content = TableContent(tables, by_user=spec.unit.level == "user", columns=self._store.columns)
         spelled = [str(name) if spec.key_columns else name for name in listed or []]
-        return PrivateTable(spec, permit.draw_all(TableState(content, spelled)))
+        with self._opened() as content:  # before the charge: what cannot be put in order costs nothing
+            permit = self._pay(spec, (law,), budget, self._account(ledger, dataset, part))
+            drawn = permit.draw_all(TableState(content, spelled))
+        return PrivateTable(spec, drawn)
+
+    @contextmanager
+    def _opened(self) -> Iterator[TableContent]:
+        """Give the records as laws ask them."""
+        by_user = self._spec.unit.level == "user"
+        yield TableContent(self._store.tables(), by_user=by_user, columns=self._store.columns)
 
     def _to_document(self) -> files.Document:
         header, arrays = self._store.to_document()
@@ -257,7 +269,8 @@ def _numbers(column: Any, name: str) -> Floats:
     numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if not (numeric or pa.types.is_null(kind)):
         raise InvalidInput(f"the column {name!r} does not hold numbers. Convert it first.")
-    values: Floats = np.asarray(found.cast(pa.float64()).to_numpy(), np.float64)
+    # A large integer becomes the nearest float: Arrow would refuse it, with a message that quotes it.
+    values: Floats = np.asarray(found.cast(pa.float64(), safe=False).to_numpy(), np.float64)
     return values
 
 

@@ -34,24 +34,24 @@ _GUESSED_RECORDS = 100_000
 @stored
 @dataclass(frozen=True, slots=True)
 class TableSpec(Spec):
-    """All that two tables must share to merge. Public.
+    """Public parameters of a table. Two tables merge only if their specs are equal.
 
     Attributes
     ----------
     unit : Unit
-        Whose presence a release hides.
+        The unit of privacy.
     by : tuple of str
         The columns that name a group.
     columns : tuple of Column
         The aggregates.
     user : str or None
-        The column that says whose a record is.
+        The column with the user of each record.
     max_records : int or None
         The number of records of a user that count in one group; None if each release chooses it.
     key_type : {"int", "text"} or None
-        What groups are, where one column names them.
+        Type of the group names, if one column names a group.
     types : tuple of str
-        What the columns of groups are, as their source declares; empty before that is known.
+        Declared types of the group columns; empty before the first record.
     """
 
     unit: Unit
@@ -75,10 +75,18 @@ class TableSpec(Spec):
             raise InvalidInput("two columns of the table have one name. Give one of them another, with name=.")
         if (self.user is None) is not (self.unit.level == "record"):
             raise InvalidInput("a table has a user column if, and only if, its unit is a user.")
-        if self.max_records is not None and (self.unit.level == "record" or self.max_records < 1):
-            raise InvalidInput("max_records goes with a user column, and is at least 1.")
-        if self.unit.level == "record" and any(len(self._ranges(value)) > 1 for value in self.values):
-            raise InvalidInput("one column of values has two ranges. State the same bounds for its sum and its mean.")
+        if self.max_records is not None and (self.unit.level == "record" or not 1 <= self.max_records <= 2**40):
+            raise InvalidInput("max_records goes with a user column, and is between 1 and 2**40.")
+        if self.types and len(self.types) != len(self.by):
+            raise InvalidInput("a table states the types of all columns of groups, or of none.")
+        if len(self.by) > 1 and self.key_type not in (None, "text"):
+            raise InvalidInput("groups of several columns are texts.")
+        measured = [measure.name for measure in self.measures()]
+        shared = self.unit.level == "record" and any(len(self._ranges(value)) > 1 for value in self.values)
+        if shared or len(set(measured)) < len(measured):
+            raise InvalidInput(
+                "one column of values has two ranges or grids. State the same for all that is asked of it."
+            )
 
     def _ranges(self, value: str) -> set[tuple[float | None, float | None]]:
         """Return the bounds that sums and means of a column of values state."""

@@ -15,10 +15,10 @@ from dpsketch.laws.content import pair_print
 from dpsketch.laws.groups import STEP
 from dpsketch.sketches.store import Limit, Rows, Store, one_array, plain_column, read_column, stored_column
 
-__all__ = ["RecordStore", "record_rows"]
+__all__ = ["LARGEST", "RecordStore", "record_rows"]
 
 # Values are clamped to ±2⁴², so that a record has at most 2⁶² steps.
-_LARGEST = 2.0**42
+LARGEST = 2.0**42
 _BATCH = 1 << 17
 
 
@@ -33,7 +33,7 @@ def record_rows(keys: pa.ChunkedArray, users: pa.ChunkedArray | None, values: Se
     for column in columns.values():
         there &= np.asarray(column.is_valid())
     for place, value in enumerate(values):
-        columns[f"v{place}"] = pa.chunked_array([pa.array(np.clip(value, -_LARGEST, _LARGEST))])
+        columns[f"v{place}"] = pa.chunked_array([pa.array(np.clip(value, -LARGEST, LARGEST) + 0.0)])  # −0 is 0
     table = pa.table(columns).filter(pa.array(there))
     return Rows(table, len(there) - int(np.count_nonzero(there)), there)
 
@@ -68,6 +68,12 @@ class RecordStore(Store):
             return self._values
         return [*(f"t{place}" for place in self._totals), *(f"s{place}" for place in self._samples)]
 
+    def grouped(self, records: str) -> str:
+        """Return SQL for what each user has in each group, of a table of records; every engine runs it."""
+        sums = "".join(f", sum(CAST(floor(v{i} / {STEP!r} + 0.5) AS DECIMAL(38, 0))) AS t{i}" for i in self._totals)
+        sums += "".join(f", min_by(v{i}, {_scrambled(f'v{i}')}) AS s{i}" for i in self._samples)
+        return f"SELECT person, place, count(*) AS units{sums} FROM {records} GROUP BY person, place"
+
     def _kind(self, name: str) -> str:
         return "DOUBLE" if name in self._values else super()._kind(name)
 
@@ -96,12 +102,7 @@ class RecordStore(Store):
             self._make_people(run, rows)
             query = f"SELECT {number}, p.person, k.place{values} FROM {rows} AS r JOIN keys AS k ON r.key = k.key"
             run(f"CREATE OR REPLACE TABLE records AS {query} JOIN people AS p ON r.owner = p.owner")
-            sums = "".join(f", sum(CAST(floor(v{i} / {STEP!r} + 0.5) AS DECIMAL(38, 0))) AS t{i}" for i in self._totals)
-            sums += "".join(f", min_by(v{i}, {_scrambled(f'v{i}')}) AS s{i}" for i in self._samples)
-            run(
-                f"""CREATE OR REPLACE TABLE grouped AS
-                SELECT person, place, count(*) AS units{sums} FROM records GROUP BY person, place"""
-            )
+            run(f"CREATE OR REPLACE TABLE grouped AS {self.grouped('records')}")
             run(
                 f"""CREATE OR REPLACE TABLE pairs AS
                 SELECT g.*, {pair_print("p.print", "k.print")} AS print
@@ -137,7 +138,7 @@ class RecordStore(Store):
             value: Any = arrays.get(name)
             if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.shape != (n,):
                 raise FileRefused("the file's records are not ones that dpsketch writes.")
-            if not (np.abs(value) <= _LARGEST).all():
+            if not (np.abs(value) <= LARGEST).all():
                 raise FileRefused("the file's records are not ones that dpsketch writes.")
             columns[name] = pa.array(value)
         if any(len(column) != n for column in columns.values()):
