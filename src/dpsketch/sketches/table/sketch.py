@@ -211,8 +211,8 @@ class Table(Sketch[TableSpec, PrivateTable]):
         groups : list of names or tuples, or a frame with the group columns, optional
             A public list: each of its groups gets a row, even if it has no records. It must not come from the data.
         names : {"less", "more"}
-            Share of the budget that finds names: about a quarter, or half. ``"more"`` finds more groups, and adds more noise
-            to each number.
+            Share of the budget that finds names: about a quarter, or half. ``"more"`` finds more groups, and adds more
+            noise to each number.
         ledger, dataset, part : Ledger or URL, str, str, optional
             Ledger, dataset and part to charge, before any noise is drawn.
 
