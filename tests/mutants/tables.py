@@ -78,6 +78,22 @@ SOURCES = [
         "a query may let one record touch many rows",
     ),
     Mutant(
+        "grouping-of-two-sources",
+        "sources.grouping:_check_shape",
+        'if source.get("type") != "BASE_TABLE":',
+        "if False:",
+        "tests/cli/test_table_sql.py -k every_other_query",
+        "a query may join records, so that one record touches many rows",
+    ),
+    Mutant(
+        "released-rows-on-records",
+        "GroupQuery.check",
+        "if name.casefold() not in released:",
+        "if False:",
+        "tests/cli/test_table_sql.py -k every_other_query",
+        "a query that cannot be shown is paid for",
+    ),
+    Mutant(
         "count-below-nothing",
         "_count",
         "if pc.any(pc.less(whole, _ZERO)).as_py():",

@@ -240,7 +240,7 @@ class _Content:
         left = np.setdiff1d(self.places(), known)
         weight = float(WEIGHT_ONE)
         if self._chances is not None:
-            held = self._held(self._chances[left])
+            held = self._held(self._chances[left], float(self._each[left].sum()))
             spoken = np.minimum(1.0, cap / np.maximum(held, 1)) * unit_weights(cap)[np.minimum(held, cap)]
             if held.any():  # else one more group has all of its users' weight
                 weight = float(held @ spoken / held.sum())  # of a pair, so that users count by their groups
@@ -256,7 +256,7 @@ class _Content:
             return _Kept(self._spec, self._values, heads, np.zeros(len(heads)), float(heads.sum()), self._rng)
         each = np.append(self._each[asked], self._each[others].sum())
         chances = -np.expm1(-each)
-        held = self._held(chances)
+        held = self._held(chances, float(each.sum()))
         ranges = np.bincount(
             np.searchsorted(HELD_EDGES, np.clip(held[held > 0], 1, HELD_EDGES[-1])), minlength=len(HELD_EDGES)
         )
@@ -266,12 +266,15 @@ class _Content:
         people = self._users * float(np.mean(held > 0))
         return _Kept(self._spec, self._values, kept * self._users * chances, more, people, self._rng)
 
-    def _held(self, chances: Floats) -> Integers:
-        """Return in how many rows each of some users is: binomial, with the mean and variance of the chances."""
+    def _held(self, chances: Floats, records: float) -> Integers:
+        """Return the number of rows of each of some users: binomial, with the mean of the chances.
+
+        Its largest value is the one that gives it their variance too, but no more than the records of a user.
+        """
         mean, square = float(chances.sum()), float(chances @ chances)
         if not mean:
             return np.zeros(_PEOPLE, np.int64)
-        trials = max(math.ceil(mean), round(mean**2 / square))
+        trials = max(math.ceil(mean), min(round(mean**2 / square), round(records)))
         return self._rng.binomial(trials, mean / trials, _PEOPLE)
 
 

@@ -406,7 +406,10 @@ def _key(tree: Any) -> str:
         if isinstance(value, list):
             return [bare(each) for each in value]
         if isinstance(value, dict):
-            return {name: bare(each) for name, each in value.items() if name not in _PLACES}
+            found = {name: bare(each) for name, each in value.items() if name not in _PLACES}
+            if value.get("class") == "COLUMN_REF":  # whose case does not matter in SQL
+                found["column_names"] = [str(name).casefold() for name in value["column_names"]]
+            return found
         return value
 
     return json.dumps(bare(tree), sort_keys=True)

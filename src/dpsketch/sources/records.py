@@ -177,8 +177,8 @@ def _not_whole(name: str, role: str, place: Place) -> str:
     remedy = "Store users as whole numbers or as text."
     if role == "key":
         column = name if name.isidentifier() else "x"
-        text = "read it as text" if place.text else f"text, as in --key 'cast({column} as varchar)'"
-        remedy = f"Compute a whole number of it, as in --key 'round(100 * {column})', or {text}."
+        text = "read it as text" if place.text else f"text, as in 'cast({column} as varchar)'"
+        remedy = f"Compute a whole number of it, as in 'round(100 * {column})', or {text}."
     return f"{place}: column {name!r} holds something that is not a whole 64-bit number, or not exactly one. {remedy}"
 
 
