@@ -358,7 +358,8 @@ class CentredTable(Law):
         concentrated = float((meeting**2).sum() / meeting.sum() ** 2)
         spread = math.sqrt(concentrated / max(len(meeting), 1))
         head = self.under(self.users, keys).sigma ** 2
-        found = shape.choose(rows=rows, spread=spread, values=values, column=column, users=head)
+        mean = measure.kind in ("user_mean", "record_mean")
+        found = shape.choose(rows=rows, spread=spread, values=values, column=column, users=head, mean=mean)
         if measure.kind == "count":
             high = max(1.0, float(round(found.high)))
             return Bounds(1.0, high, shape.cut(1.0, high))
