@@ -380,7 +380,8 @@ class CentredTable(Law):
         concentrated = float((meeting**2).sum() / meeting.sum() ** 2)
         spread = math.sqrt(concentrated / max(len(meeting), 1))
         head = self.under(self.users, keys).sigma ** 2
-        found = shape.choose(rows=rows, spread=spread, values=values, column=column, users=head)
+        mean = measure.kind in ("user_mean", "record_mean")
+        found = shape.choose(rows=rows, spread=spread, values=values, column=column, users=head, mean=mean)
         return np.array([1.0, max(1.0, float(round(found.high)))] if measure.kind == "count" else found[:2])
 
     def _records(self, arrays: Arrays) -> Floats:
