@@ -20,7 +20,7 @@ import pyarrow as pa
 from dpsketch.arrays import Floats
 from dpsketch.audit.bounds import clopper_pearson
 from dpsketch.audit.findings import GAUSSIAN, PURE, Attacked, AuditRow, Finding, printed_promise, spent
-from dpsketch.audit.losses import gaussian_bound, laplace_bound, seen_numbers
+from dpsketch.audit.losses import bisected, gaussian_bound, laplace_bound, seen_numbers
 from dpsketch.laws.centred import USERS, CentredTable, column_of
 from dpsketch.laws.corners import CELLS
 from dpsketch.laws.groups import SCALE
@@ -113,11 +113,17 @@ class Grouped(AuditRow):
         table.update(pa.table({"group": [f"name {i}" for i in range(runs)], "x": np.full(runs, 0.5)}))
         claim = printed_promise(table.release(**_NAMES).guarantee)
         private = table.release(epsilon=_NAMES["epsilon"], delta=_NAMES["delta"] / self.noise**3)
-        hits, wrong = np.array([0.0, len(private.groups)]), (1 - confidence) / 2
-        least, most = clopper_pearson(hits, runs, wrong)
-        beyond = float(least[1]) - claim.delta
-        bound = max(0.0, math.log(beyond / float(most[0]))) if beyond > 0 else 0.0
-        return self.finding(("alone", _WORDS["alone"]), claim, bound, "shown names", runs, "sampled")
+        wrong = (1 - confidence) / 2
+        never = float(clopper_pearson(np.array([0.0]), runs, wrong)[1][0])
+
+        def bound(shown: float) -> float:
+            """Return ε at δ, where so many names show with their record, and none without."""
+            beyond = float(clopper_pearson(np.array([shown]), runs, wrong)[0][0]) - claim.delta
+            return max(0.0, math.log(beyond / never)) if beyond > 0 else 0.0
+
+        caught = bisected(lambda share: bound(runs * claim.delta / share**3) > claim.epsilon, 0.5, 1.0, 5e-3)
+        found = bound(len(private.groups))
+        return self.finding(("alone", _WORDS["alone"]), claim, found, "shown names", runs, "sampled", caught)
 
 
 def _numbers(private: PrivateTable) -> Floats:
