@@ -438,7 +438,7 @@ def measured(parts: Sequence[str], releases: int) -> Iterator[tuple[str, Any]]:
     if "coverage" in parts:
         for setting in more_settings():
             table = setting.table()
-            for _ in range(max(1, releases // 2)):
+            for _ in range(max(1, releases // 4)):
                 tally(setting, *released(table), found)
             print(setting.name, flush=True)
         yield "coverage", found.rows()

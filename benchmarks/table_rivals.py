@@ -86,13 +86,13 @@ class Setting(NamedTuple):
     @property
     def told(self) -> str:
         """The setting in words."""
-        over = {"records": "", "pairs": ", mean over users"}[self.shape]
+        over = ", mean over users" if self.shape == "pairs" else ""
         if self.library == OURS:
-            return f"bounds {self.how}{over}"
+            return f"bounds {self.how}{over}" + (', names="more"' if self.names > 1 else "")
         capped = "" if self.m is None else f", m = {self.m}, w = {self.w}"
-        rows = ", a row a pair" if self.shape == "pairs" else ""
-        names = f", {self.names} shares for names" if self.names > 1 else ""
-        return f"{self.how} noise{capped}{rows}{names}"
+        rows = ", pairs" if self.shape == "pairs" else ""
+        names = f", names × {self.names}" if self.names > 1 else ""
+        return f"{self.how}{capped}{rows}{names}"
 
 
 # Releases of Tumult, and those of PipelineDP on C, take a minute and more.
@@ -106,6 +106,7 @@ SETTINGS = (
     Setting("Tumult", "A", "Laplace", names=2, releases=5),
     Setting(OURS, "B", "stated", "records", 27, 20),
     Setting(OURS, "B", "stated", "pairs", 27, 20),
+    Setting(OURS, "B", "stated", "pairs", 27, 20, 2),
     Setting(OURS, "B", "chosen"),
     Setting(OURS, "B", "chosen", "pairs"),
     Setting("OpenDP", "B", "Gaussian", "records", 27, 20),
@@ -119,6 +120,7 @@ SETTINGS = (
     Setting("Tumult", "B", "Gaussian", "pairs", 10, 20, 5, 5),
     Setting(OURS, "C", "stated", "records", 20, 2),
     Setting(OURS, "C", "stated", "pairs", 20, 2),
+    Setting(OURS, "C", "stated", "pairs", 20, 2, 2),
     Setting(OURS, "C", "chosen"),
     Setting("OpenDP", "C", "Gaussian", "records", 5, 2),
     Setting("OpenDP", "C", "Gaussian", "pairs", 5, 2),
@@ -165,7 +167,8 @@ def ours(setting: Setting, case: TableCase) -> list[Any]:
     start = time.perf_counter()
     table = dps.Table(by=list(case.by), columns=columns, **capped)
     table.update(case.records)
-    frame = table.release(epsilon=EPSILON, delta=DELTA).to_arrow()
+    private = table.release(epsilon=EPSILON, delta=DELTA, names="more" if setting.names > 1 else "less")
+    frame = private.to_arrow()
     spent = time.perf_counter() - start
     places = {name: place for place, name in enumerate(case.names)}
     listed = [places[name] for name in zip(*(frame[name].to_pylist() for name in case.by), strict=True)]
@@ -198,7 +201,8 @@ def draw(setting: Setting, case: TableCase, folder: Path) -> None:
 
 def kept(setting: Setting, case: TableCase, folder: Path) -> list[Found]:
     """Return the releases of a setting in the folder."""
-    lines = (folder / setting.file).read_text(encoding="utf-8").splitlines()
+    path = folder / setting.file
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     found = (json.loads(line) for line in lines[: setting.releases])
     return [Found(spent, [case.names[place] for place in listed], columns) for spent, listed, columns in found]
 
@@ -252,24 +256,25 @@ def results(folder: Path) -> dict[str, Any]:
         mine = next(
             found[each]
             for each in SETTINGS
-            if (each.library, each.question, each.how, each.shape) == (OURS, setting.question, "stated", setting.shape)
+            if (each.library, each.question, each.how, each.shape, each.names)
+            == (OURS, setting.question, "stated", setting.shape, 1)
         )
-        rows.append(row(setting, cases[setting.question], releases, None if setting.library == OURS else mine))
+        if releases:
+            rows.append(row(setting, cases[setting.question], releases, None if setting.library == OURS else mine))
+    lacking = [f"{each.question}: {each.library}, {each.told}" for each, releases in found.items() if not releases]
     large = {name: int((case.truth.count >= case.large).sum()) for name, case in cases.items()}
-    return {"epsilon": EPSILON, "delta": DELTA, "machine": machine(), "large": large, "rows": rows}
+    return {"epsilon": EPSILON, "delta": DELTA, "machine": machine(), "large": large, "lacking": lacking, "rows": rows}
 
 
-def best(rows: list[dict[str, Any]]) -> list[tuple[dict[str, Any], list[str]]]:
-    """Return the rows of one library that are best in something, each with what: groups, or the error of a column."""
+def best(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of one library that have the most groups, or the least error of a column."""
     most = max(rows, key=lambda each: each["all"]["groups"])
     enough = [each for each in rows if each["all"]["groups"] >= HALF * most["all"]["groups"]]
-    winners: dict[int, list[str]] = {id(most): ["groups"]}
-    for column in COLUMNS:
-        scored = [each for each in enough if f"{column}_rms" in each["all"]]
-        if scored:
-            least = min(scored, key=lambda each: each["all"][f"{column}_rms"])
-            winners.setdefault(id(least), []).append(column)
-    return [(each, winners[id(each)]) for each in rows if id(each) in winners]
+    chosen = [most]
+    for name in (f"{column}_rms" for column in COLUMNS):
+        scored = [each for each in enough if name in each["all"]]
+        chosen += [min(scored, key=lambda each: each["all"][name])] if scored else []
+    return [each for each in rows if each in chosen]
 
 
 def number(value: float | None) -> str:
@@ -294,12 +299,12 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows])
 
 
-def shown(rows: list[dict[str, Any]]) -> list[tuple[dict[str, Any], list[str]]]:
-    """Return the rows of one question that the page shows, each with what it is the library's best in; all of ours."""
+def shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of one question that the page shows: all of ours, and those in which a rival is at its best."""
     found = []
     for library in dict.fromkeys(each["library"] for each in rows):
         own = [each for each in rows if each["library"] == library]
-        found += [(each, []) for each in own] if library == OURS else best(own)
+        found += own if library == OURS else best(own)
     return found
 
 
@@ -313,27 +318,44 @@ def tables(stored: dict[str, Any]) -> str:
     parts = []
     for question, title in titles.items():
         columns = [column for column in COLUMNS if question != "A" or column != "users"]
-        whole, beside = [], []
-        for each, won in shown([each for each in stored["rows"] if each["question"] == question]):
-            name = f"{each['library']}, {each['told']} [{each['releases']}]"
+        lines = []
+        for each in shown([each for each in stored["rows"] if each["question"] == question]):
             groups, large = (f"{each['all'][part]:,.0f}" for part in ("groups", "large"))
             cells = dict(zip(columns, errors(each["all"], columns), strict=True))
-            wins = [f"**{cell}**" if column in won else cell for column, cell in cells.items()]
-            whole.append([name, f"**{groups}**" if "groups" in won else groups, large, *wins])
             if "common" in each:
                 theirs, mine = each["common"]["theirs"], each["common"]["ours"]
-                pairs = [[number(side.get(f"{column}_rms")) for side in (theirs, mine)] for column in columns]
-                both = [f"**{a}** : {b}" if _clearly_less(theirs, mine, column) else f"{a} : {b}"
-                        for column, (a, b) in zip(columns, pairs, strict=True)]  # fmt: skip
-                cells_beside = ["–" if "–" in cell else cell for cell in both]
-                beside.append([f"{each['library']}, {each['told']}", f"{theirs['large']:,.0f}", *cells_beside])
-        parts += [
-            f"## {title}",
-            _table(["", "groups", f"large (of {stored['large'][question]})", *columns], whole),
-            "Over the large groups that both found, rms of the rival : ours with stated bounds:",
-            _table(["", "large", *columns], beside),
-        ]
-    return "\n" + "\n\n".join([*parts, f"Measured on {words(stored['machine'])}."]) + "\n"
+                for column in columns:
+                    beside = number(mine.get(f"{column}_rms"))
+                    mark = "**" if _clearly_less(theirs, mine, column) else ""
+                    cells[column] += "" if cells[column] == "–" else f" ({mark}{beside}{mark})"
+            name = f"{each['library']}, {each['told']} [{each['releases']}]"
+            lines.append([name, groups, large, *cells.values()])
+        parts += [f"## {title}", _table(["", "groups", f"large, of {stored['large'][question]}", *columns], lines)]
+    parts += ["## Where a rival wins", *wins(stored["rows"])]
+    parts.append(f"Measured on {words(stored['machine'])}.")
+    if stored["lacking"]:
+        parts.append(f"Not measured yet: {'; '.join(stored['lacking'])}.")
+    return "\n" + "\n\n".join(parts) + "\n"
+
+
+def wins(rows: list[dict[str, Any]]) -> list[str]:
+    """Return a list of the shown rivals' numbers that are better than ours with stated bounds."""
+    lines = []
+    for question in CASES:
+        here = [each for each in rows if each["question"] == question]
+        own = [each for each in here if (each["library"], each["how"], each["names"]) == (OURS, "stated", 1)]
+        for each in (each for each in shown(here) if "common" in each):
+            theirs, mine = each["common"]["theirs"], each["common"]["ours"]
+            found = [
+                f"{column} {number(theirs[f'{column}_rms'])} against {number(mine[f'{column}_rms'])}"
+                for column in COLUMNS
+                if _clearly_less(theirs, mine, column)
+            ]
+            groups, most = each["all"]["groups"], max(one["all"]["groups"] for one in own)
+            found += [f"groups {groups:,.0f} against {most:,.0f}"] if groups > most else []
+            if found:
+                lines.append(f"- {question}: {each['library']}, {each['told']}: {', '.join(found)}.")
+    return ["\n".join(lines) or "Nowhere, by these measures."]
 
 
 def _clearly_less(theirs: dict[str, float], mine: dict[str, float], column: str) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 import dpsketch as dps
 from dpsketch import files, local
@@ -31,6 +32,14 @@ TABLE = {"rows": 3, "width": 8, "unit": RECORD, "key_type": "int"}
 def _filled(sketch: Any, *records: Any, **given: Any) -> Any:
     sketch.update(*(records or (np.array(KEYS),)), **given)
     return sketch
+
+
+def _visits() -> pa.Table:
+    """The records as a frame, with values, many times over for each key."""
+    times = 40
+    values = np.arange(len(KEYS) * times) % 7 + 0.5
+    users = [f"{user} {i}" for i in range(times) for user in USERS]
+    return pa.table({"key": [f"k{key}" for key in KEYS] * times, "user": users, "x": values})
 
 
 def _sketches() -> dict[str, Callable[[], Any]]:
@@ -63,6 +72,16 @@ def _sketches() -> dict[str, Callable[[], Any]]:
         "distinct-set": lambda: _filled(dps.DistinctSet(unit=RECORD)),
         "distinct-set-user": lambda: _filled(dps.DistinctSet(unit=USER), users=USERS),
         "ranges": lambda: _filled(dps.RangeSketch(bits=14, rows=3, width=8, unit=RECORD)),
+        "table": lambda: _filled(
+            dps.Table(
+                by="key", columns=[dps.count(), dps.sum("x", bounds=(0, 8)), dps.quantiles("x", [0.5], grid=0.5)]
+            ),
+            _visits(),
+        ),
+        "table-user": lambda: _filled(
+            dps.Table(by="key", user="user", columns=[dps.users(), dps.mean("x"), dps.quantiles("x", [0.5, 0.9])]),
+            _visits(),
+        ),
         "quantiles": lambda: _filled(
             dps.QuantileSketch(bits=40, start=-9, quantiles=[0.1, 0.5], interval_share=0.5, unit=USER), users=USERS
         ),
@@ -119,6 +138,8 @@ def answers(release: Any) -> dict[str, Any]:
     elif isinstance(release, dps.PrivateHistogram):
         found["keys"] = [[str(row.key), row.value, row.low, row.high] for row in release.top(10)]
         found["others"] = None if release.others is None else release.others.to_json()
+    elif isinstance(release, dps.PrivateTable):
+        found |= {"rows": release.to_json(), "others of": release.others, "bounds": release.facts()["bounds"]}
     elif isinstance(release, dps.PrivateDensity):
         found["estimate"] = release.estimate(POINTS).to_json()
     elif isinstance(release, dps.PrivateRanges):

@@ -32,6 +32,9 @@ records = dps.CountSketch(rows=5, width=64, unit=dps.per_record(), key_type="tex
 records.update(["a", "b", "a"])
 from_file = cluster.build_files(session, [sys.argv[1]], records.spec, key="word")
 assert everything(from_file) == everything(records)
+table = dps.Table(by="word", columns=[dps.users()], user="user", max_keys=2).spec
+private = cluster.release_table(frame, table, groups=["a", "b", "nobody's"], epsilon=1e3, delta=1e-6)
+assert [round(users) for users in private.to_arrow().column("users").to_pylist()] == [1, 1, 0]
 try:
     cluster.build(frame, dps.HeavyHitters(unit=dps.per_record(), key_bits=8), key="word")
 except dps.DpsketchError as refusal:

@@ -204,7 +204,7 @@ def test_records_of_listed_groups_are_released_with_their_quantiles(table: pa.Ta
     columns = [dps.count(), dps.sum("x", bounds=(0, 10)), dps.quantiles("x", [0.5], bounds=(0, 10), grid=1)]
     spec = dps.Table(by=["text", "even"], columns=columns).spec
     groups = [("ä", "false"), ('a,"b"', "true"), ("nobody's", "true")]
-    private = cluster.release_table(frame, spec, groups=groups, epsilon=1e5, delta=0.0)
+    private = cluster.release_table(frame, spec, groups=groups, epsilon=1e3, delta=0.0)
     rows = private.to_arrow().to_pandas().set_index(["text", "even"])
     exact = table.to_pandas().dropna(subset=["text", "x"])
     for text, even in groups:

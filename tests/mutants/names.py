@@ -244,7 +244,7 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-names-of-exact-order",
-        "Store._make_tables",
+        "Store._make_keys",
         "FROM grouped ORDER BY key",
         "FROM grouped ORDER BY units DESC",
         f"{_UNIT} order_of_names",
@@ -292,9 +292,9 @@ HISTOGRAMS = [
     ),
     Mutant(
         "histogram-fingerprint-unverified",
-        "Store._make_tables",
-        "SELECT key{units} FROM {rows} GROUP BY key",
-        "SELECT any_value(key) AS key{units} FROM {rows} GROUP BY print_{self.key_type}(key)",
+        "Store._make_keys",
+        "SELECT key{more} FROM {rows} GROUP BY key",
+        "SELECT any_value(key) AS key{more} FROM {rows} GROUP BY print_{self.key_type}(key)",
         f"{_PRIVACY} share_a_fingerprint",
         "texts are told apart by a public fingerprint alone: a rare one lends its name to a frequent one",
     ),
@@ -394,7 +394,7 @@ QUANTILES = [
     ),
     Mutant(
         "names-in-the-order-of-records",
-        "Store._make_tables",
+        "Store._make_keys",
         "FROM grouped ORDER BY key",
         "FROM grouped",
         "tests/unit/test_content.py -k where_they_are",

@@ -214,7 +214,7 @@ STRANGERS = [
     Mutant(
         "a-key-is-a-formula",
         "Estimates.to_csv",
-        "name = [_no_formula(str(part)) for part in key]",
+        "name = [no_formula(str(part)) for part in key]",
         "name = [str(part) for part in key]",
         "tests/unit/test_results.py -k formula",
         "a spreadsheet computes a key that a stranger typed",

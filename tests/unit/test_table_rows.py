@@ -89,8 +89,8 @@ def test_a_picture_says_which_column_which_groups_and_what_its_intervals_promise
 
 
 def test_a_picture_of_a_column_with_dollars_is_drawn() -> None:
-    table = dps.Table(by="place", columns=[dps.sum("$x$\\frac$", bounds=(0, 1))])
-    table.update(pa.table({"place": ["a$b$"] * 500, "$x$\\frac$": [1.0] * 500}))
+    table = dps.Table(by="place", columns=[dps.sum("$\\frac$", bounds=(0, 1))])
+    table.update(pa.table({"place": ["a$b$"] * 500, "$\\frac$": [1.0] * 500}))
     figure = table.release(epsilon=4.0, delta=1e-6).plot()
     figure.draw_without_rendering()
 

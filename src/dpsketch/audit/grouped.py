@@ -20,7 +20,7 @@ import pyarrow as pa
 from dpsketch.arrays import Floats
 from dpsketch.audit.bounds import clopper_pearson
 from dpsketch.audit.findings import GAUSSIAN, PURE, Attacked, AuditRow, Finding, printed_promise, spent
-from dpsketch.audit.losses import gaussian_bound, laplace_bound, seen_numbers
+from dpsketch.audit.losses import bisected, gaussian_bound, laplace_bound, seen_numbers
 from dpsketch.laws.centred import USERS, CentredTable, column_of
 from dpsketch.laws.corners import CELLS
 from dpsketch.laws.groups import SCALE
@@ -34,8 +34,8 @@ Records = list[tuple[str, float]]
 
 _KEYS, _MOST_GROUPS = 2, 4000
 _LISTS = {"user": ["a", "b", "c"], "record": ["a"]}
-# Of noise in few numbers it takes more runs to see a fifth less.
-_RUNS = {"groups-gaussian": 4, "groups-corners": 10}
+# Runs are cheap: a release has many.
+_RUNS_A_TRIAL = 4
 _REST: Records = [("a", 0.5), ("c", 0.5)]
 _NAMES = Attacked(epsilon=1.0, delta=0.01)
 # What the unit holds in the two datasets, by pair.
@@ -60,12 +60,12 @@ class Grouped(AuditRow):
     """A table at one unit and relation."""
 
     def _audit(self, trials: int, confidence: float) -> list[Finding]:
-        """Release until there are several times ``trials`` runs, and bound ε from below on each pair."""
+        """Release until there are four times ``trials`` runs, and bound ε from below on each pair."""
         if self.subject == "groups-names":
             return [self._names(trials, confidence)]
         asked = GAUSSIAN if self.subject == "groups-gaussian" else PURE
         claim = printed_promise(self._released([], asked).guarantee)
-        noise, found = self._noise(_RUNS[self.subject] * trials, asked), []
+        noise, found = self._noise(_RUNS_A_TRIAL * trials, asked), []
         for pair, sides in _PAIRS[self.relation].items():
             first, second = (self._exact(side) for side in sides)
             seen, shift = seen_numbers(noise, second - first)
@@ -113,19 +113,24 @@ class Grouped(AuditRow):
         table.update(pa.table({"group": [f"name {i}" for i in range(runs)], "x": np.full(runs, 0.5)}))
         claim = printed_promise(table.release(**_NAMES).guarantee)
         private = table.release(epsilon=_NAMES["epsilon"], delta=_NAMES["delta"] / self.noise**3)
-        hits, wrong = np.array([0.0, len(private.groups)]), (1 - confidence) / 2
-        least, most = clopper_pearson(hits, runs, wrong)
-        beyond = float(least[1]) - claim.delta
-        bound = max(0.0, math.log(beyond / float(most[0]))) if beyond > 0 else 0.0
-        return self.finding(("alone", _WORDS["alone"]), claim, bound, "shown names", runs, "sampled")
+        wrong = (1 - confidence) / 2
+        never = float(clopper_pearson(np.array([0.0]), runs, wrong)[1][0])
+
+        def bound(shown: float) -> float:
+            """Return ε at δ, where so many names show with their record, and none without."""
+            beyond = float(clopper_pearson(np.array([shown]), runs, wrong)[0][0]) - claim.delta
+            return max(0.0, math.log(beyond / never)) if beyond > 0 else 0.0
+
+        caught = bisected(lambda share: bound(runs * claim.delta / share**3) > claim.epsilon, 0.5, 1.0, 5e-3)
+        found = bound(len(private.groups))
+        return self.finding(("alone", _WORDS["alone"]), claim, found, "shown names", runs, "sampled", caught)
 
 
 def _numbers(private: PrivateTable) -> Floats:
-    """Return the published numbers by row, columns in units of a row's bound."""
+    """Return the published numbers by row; those with Gaussian noise in units of what a row may add."""
     law, arrays = private.law, private.drawn.parts["table"].arrays
     if not isinstance(law, CentredTable):
-        found: Floats = np.asarray(arrays[CELLS], np.float64) / law.corner
-        return found
+        return np.asarray(arrays[CELLS], np.float64)
     measured = [np.asarray(arrays[column_of(place)], np.float64) / SCALE for place in range(len(law.measures))]
     return np.stack([np.asarray(arrays[USERS], np.float64), *measured], axis=1)
 

@@ -112,7 +112,9 @@ class Shape:
         shares: Floats = seen / seen.sum()
         return shares
 
-    def choose(self, *, rows: int, spread: float, values: float, column: float, users: float) -> Bounds:
+    def choose(
+        self, *, rows: int, spread: float, values: float, column: float, users: float, mean: bool = False
+    ) -> Bounds:
         """Return the bounds with the least predicted error.
 
         Parameters
@@ -125,6 +127,8 @@ class Shape:
             The estimated number of values.
         column, users : float
             The variance of the centred column for a half width of 1, and of the head count.
+        mean : bool
+            Whether the column is published as a mean t, whose error has (mid − t)² in place of mid².
         """
         seen = self.seen
         if seen is None:
@@ -136,7 +140,8 @@ class Shape:
         above, below = self._excess(seen, points)
         half = (points[None, :] - points[:, None]) / 2
         middle = (points[None, :] + points[:, None]) / 2
-        cost = rows * (half**2 * column + middle**2 * users)
+        away = middle - (float(seen @ _middles()) - above[None, :] + below[:, None] if mean else 0.0)
+        cost = rows * (half**2 * column + away**2 * users)
         cost += spread * values**2 * (above[None, :] ** 2 + below[:, None] ** 2)
         cost[half <= 0] = np.inf
         # Bounds that hold 0 leave small values as they are, and mostly cost the same.

@@ -60,11 +60,11 @@ if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
 
 __all__ = [
-    "FOUND", "HELD", "LISTED", "TABLE", "USERS", "CentredTable", "TableState", "column_of", "haar", "held_table",
-    "is_sane", "measure_table", "shape_of", "users_table",
+    "FOUND", "HELD", "LISTED", "TABLE", "USERS", "CentredTable", "TableState", "are_chosen", "chosen_of",
+    "column_of", "haar", "held_table", "is_sane", "measure_table", "shape_of", "users_table",
 ]  # fmt: skip
 
-TABLE, USERS, HELD, LISTED, FOUND = "table", "users", "held", "listed", "found"
+TABLE, USERS, HELD, KEPT, LISTED, FOUND = "table", "users", "held", "kept", "listed", "found"
 # A hair more noise outweighs the rounding of √m and of the sums of squares.
 _MARGIN = 1 + 1e-12
 _NOTHING: Integers = np.empty(0, np.int64)
@@ -72,6 +72,7 @@ _LOWEST: Integers = np.concatenate([[1], EDGES[:-1] + 1])
 # A range of users stands out alone, or together with a neighbour, from this number of deviations on.
 _ALONE, _PAIRED = 3.5, 2.5
 _MOST = 2**62
+_FARTHEST = 2.0**52
 # The bound that a prediction assumes where a release will choose it.
 _GUESS = 16
 
@@ -283,6 +284,8 @@ class CentredTable(Law):
 
             def most(held: Integers) -> int:
                 arrays[HELD] = handle.add(held, HELD)
+                if self.chosen:
+                    arrays[KEPT] = np.array([self._best_keys(arrays)])
                 return self.rows_of_a_user(arrays)
 
             kept = content.keep(np.concatenate([listed, found]), most)
@@ -290,6 +293,8 @@ class CentredTable(Law):
         arrays[USERS] = handle.add(kept.users(), USERS, member=keys)
         for place, measure in enumerate(self.measures):
             arrays[shape_of(place)] = handle.add(kept.shape(measure), f"shape {place}")
+            if measure.kind == "quantiles" or measure.stated is None:
+                arrays[chosen_of(place)] = self._chosen(place, arrays)
             if measure.kind == "quantiles":
                 exact = haar(kept.leaves(measure, self.edges(place, arrays).tolist(), SCALE))
             else:
@@ -304,13 +309,15 @@ class CentredTable(Law):
         return len(arrays[LISTED]) + len(arrays[FOUND])
 
     def rows_of_a_user(self, arrays: Arrays) -> int:
-        """Return how many rows of a unit count: the stated bound, or the one with the least predicted error.
+        """Return how many rows of a unit count: the stated bound, or the one that was chosen."""
+        return int(np.asarray(arrays[KEPT])[0]) if self.chosen else self.keys
+
+    def _best_keys(self, arrays: Arrays) -> int:
+        """Return the bound on a unit's rows with the least predicted error.
 
         That of a head count is v(m) + √(H/K)·B(m)²/K, where users with d rows lose B(m) = Σ(d − m)⁺ in all, and H is
         the concentration of the groups by their published weights (see :mod:`dpsketch.laws.chosen`).
         """
-        if not self.chosen:
-            return self.keys
         held = np.asarray(arrays[HELD], np.float64)
         assert self.held is not None
         seen, rows = _standing(held, self.held.sigma), max(self.listed(arrays), 1)
@@ -346,10 +353,23 @@ class CentredTable(Law):
         return Shape(np.asarray(arrays[shape_of(place)]), self.shapes[place])
 
     def range_of(self, place: int, arrays: Arrays) -> Bounds:
-        """Return the bounds of a column, which any reader can compute again."""
+        """Return the bounds of a column, stated or chosen."""
+        low, high = self.measures[place].stated or np.asarray(arrays[chosen_of(place)], np.float64).tolist()
+        return Bounds(low, high, self.shape(place, arrays).cut(low, high))
+
+    def edges(self, place: int, arrays: Arrays) -> Floats:
+        """Return the inner edges of a tree's leaves."""
+        return np.asarray(arrays[chosen_of(place)], np.float64)
+
+    def _chosen(self, place: int, arrays: Arrays) -> Floats:
+        """Return the bounds of a column, or the edges of a tree.
+
+        They follow from what is published by then. They are published as well, because two machines may round
+        differently, and a reader must take those that the noise was drawn for.
+        """
         measure, shape = self.measures[place], self.shape(place, arrays)
-        if measure.stated is not None:
-            return Bounds(*measure.stated, shape.cut(*measure.stated))
+        if measure.kind == "quantiles":
+            return shape.quantile_edges(1 << measure.levels, measure.grid, measure.stated)
         keys, users = self.rows_of_a_user(arrays), np.maximum(np.asarray(arrays[USERS], np.float64), 1.0)
         values = float(users.sum())
         column = (self.under(self.noises[place], keys).sigma / SCALE) ** 2
@@ -360,11 +380,9 @@ class CentredTable(Law):
         concentrated = float((meeting**2).sum() / meeting.sum() ** 2)
         spread = math.sqrt(concentrated / max(len(meeting), 1))
         head = self.under(self.users, keys).sigma ** 2
-        found = shape.choose(rows=rows, spread=spread, values=values, column=column, users=head)
-        if measure.kind == "count":
-            high = max(1.0, float(round(found.high)))
-            return Bounds(1.0, high, shape.cut(1.0, high))
-        return found
+        mean = measure.kind in ("user_mean", "record_mean")
+        found = shape.choose(rows=rows, spread=spread, values=values, column=column, users=head, mean=mean)
+        return np.array([1.0, max(1.0, float(round(found.high)))] if measure.kind == "count" else found[:2])
 
     def _records(self, arrays: Arrays) -> Floats:
         """Return the noisy counts of records."""
@@ -376,22 +394,25 @@ class CentredTable(Law):
                 users = (low + high) / 2 * users + (high - low) / 2 * column
         return users
 
-    def edges(self, place: int, arrays: Arrays) -> Floats:
-        """Return the inner edges of a tree's leaves."""
-        measure = self.measures[place]
-        return self.shape(place, arrays).quantile_edges(1 << measure.levels, measure.grid, measure.stated)
-
     def fits(self, arrays: Arrays) -> bool:
         """Say whether there are names, head counts and columns, each of its shape: anyone may have written a file."""
         wanted = {LISTED, FOUND, WEIGHTS, USERS, *([] if self.held is None else [HELD])}
         wanted |= {name(place) for place in range(len(self.measures)) for name in (shape_of, column_of)}
-        if set(arrays) != wanted or not are_names(arrays[LISTED], arrays[FOUND]):
+        chosen = {
+            chosen_of(place): (1 << measure.levels) - 1 if measure.kind == "quantiles" else 2
+            for place, measure in enumerate(self.measures)
+            if measure.kind == "quantiles" or measure.stated is None
+        }
+        more = {KEPT} if self.chosen else set()
+        if set(arrays) != wanted | chosen.keys() | more or not are_names(arrays[LISTED], arrays[FOUND]):
             return False
         if len(arrays[FOUND]) and not self.rounds:
             return False
         rows = self.listed(arrays) + 1
         good = are_integers(arrays, WEIGHTS, (len(arrays[FOUND]),)) and are_integers(arrays, USERS, (rows,))
         good = good and (self.held is None or are_integers(arrays, HELD, (len(EDGES),)))
+        good = good and (not self.chosen or (are_integers(arrays, KEPT, (1,)) and int(arrays[KEPT][0]) in BOUNDS))
+        good = good and all(are_chosen(arrays[name], size) for name, size in chosen.items())
         for place, measure in enumerate(self.measures):
             shape = (rows,) if measure.kind != "quantiles" else (rows, (1 << measure.levels) - 1)
             good = (
@@ -410,6 +431,20 @@ def shape_of(place: int) -> str:
 def column_of(place: int) -> str:
     """Return the name of a column among the arrays."""
     return f"column{place}"
+
+
+def chosen_of(place: int) -> str:
+    """Return the name of a column's chosen bounds, or of the edges of its tree, among the arrays."""
+    return f"chosen{place}"
+
+
+def are_chosen(array: Any, size: int) -> bool:
+    """Say whether numbers of a file are bounds or edges: increasing, and within reach unless they are infinite."""
+    found = np.asarray(array)
+    if found.dtype != np.float64 or found.shape != (size,) or np.isnan(found).any():
+        return False
+    inside = found[found < np.inf]
+    return bool((found[1:] >= found[:-1]).all() and (np.abs(inside) <= _FARTHEST).all())
 
 
 def haar(mass: Integers) -> Integers:

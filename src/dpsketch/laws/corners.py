@@ -44,7 +44,17 @@ from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.files import Array
 from dpsketch.laws.bounds import BINS, Bounds, Shape, shape_table
-from dpsketch.laws.centred import FOUND, LISTED, TABLE, TableState, column_of, is_sane, shape_of
+from dpsketch.laws.centred import (
+    FOUND,
+    LISTED,
+    TABLE,
+    TableState,
+    are_chosen,
+    chosen_of,
+    column_of,
+    is_sane,
+    shape_of,
+)
 from dpsketch.laws.groups import Measure
 from dpsketch.laws.names import are_names, stored_names
 from dpsketch.laws.ranks import RankDraws
@@ -231,6 +241,9 @@ class CornerTable(Law):
             shape = self._shaped[place]
             if shape_of(shape) not in arrays:
                 arrays[shape_of(shape)] = handle.add(kept.shape(measure), f"shape {shape}")
+        for place, measure in enumerate(self.measures):
+            if measure.stated is None:
+                arrays[chosen_of(place)] = self._chosen(place, arrays)
         bounds = [self.range_of(place, arrays)[:2] for place in range(len(self.measures))]
         exact = kept.cells([*zip(self.measures, bounds, strict=True)], self.steps, 1)
         if self.cutoff is None:
@@ -246,7 +259,9 @@ class CornerTable(Law):
             others = handle.add(exact[:-1][~passed].sum(axis=0, keepdims=True), OTHERS)
             arrays[CELLS] = np.concatenate([noisy[rows], others])
         for place, (measure, draws) in enumerate(zip(self.quantiles, self.draws, strict=True)):
-            edges, firsts = self.domain(place, arrays)
+            values = self.shape(len(self.measures) + place, arrays)
+            edges, firsts = values.quantile_cells(draws.slots, measure.grid, measure.stated)
+            arrays[chosen_of(len(self.measures) + place)], arrays[_firsts_of(place)] = edges, firsts
             mass = kept.slots(measure, edges.tolist(), firsts, draws.mass)
             arrays[column_of(place)] = handle.draw(f"quantiles {place}", mass[rows])
         return arrays
@@ -274,25 +289,24 @@ class CornerTable(Law):
         return Shape(np.asarray(arrays[shape_of(shape)]), self.shapes[shape])
 
     def range_of(self, place: int, arrays: Arrays) -> Bounds:
-        """Return the bounds of a linear column, which any reader can compute again."""
+        """Return the bounds of a linear column, stated or chosen."""
+        low, high = self.measures[place].stated or np.asarray(arrays[chosen_of(place)], np.float64).tolist()
+        return Bounds(low, high, self.shape(place, arrays).cut(low, high))
+
+    def _chosen(self, place: int, arrays: Arrays) -> Floats:
+        """Return the bounds of a linear column with the least predicted error, by its shape."""
         measure, shape = self.measures[place], self.shape(place, arrays)
-        if measure.stated is not None:
-            return Bounds(*measure.stated, shape.cut(*measure.stated))
         variance = self.cells.variance * (1 << len(self.measures)) / self.corner**2
         values = max(float(np.sum(shape.bins)), 1.0) * self.keys
         found = shape.choose(
             rows=_GUESSED_ROWS, spread=1 / _GUESSED_ROWS, values=values, column=variance, users=variance
         )
-        if measure.kind == "count":
-            high = max(1.0, float(round(found.high)))
-            return Bounds(1.0, high, shape.cut(1.0, high))
-        return found
+        return np.array([1.0, max(1.0, float(round(found.high)))] if measure.kind == "count" else found[:2])
 
     def domain(self, place: int, arrays: Arrays) -> tuple[Floats, Integers]:
         """Return the edges of the cells of a column of quantiles, and the first slot of each, with one behind all."""
-        measure, slots = self.quantiles[place], self.draws[place].slots
-        shape = self.shape(len(self.measures) + place, arrays)
-        return shape.quantile_cells(slots, measure.grid, measure.stated)
+        edges, firsts = arrays[chosen_of(len(self.measures) + place)], arrays[_firsts_of(place)]
+        return np.asarray(edges, np.float64), np.asarray(firsts, np.int64)
 
     def slot_values(self, place: int, arrays: Arrays) -> tuple[Floats, Floats]:
         """Return the least and the largest value of the cell of each slot."""
@@ -308,19 +322,31 @@ class CornerTable(Law):
     def fits(self, arrays: Arrays) -> bool:
         """Say whether there are names, cells and quantiles, each of its shape: anyone may have written a file."""
         wanted = {LISTED, FOUND, CELLS, *(shape_of(place) for place in range(len(self.shapes)))}
-        wanted |= {column_of(place) for place in range(len(self.quantiles))}
-        if set(arrays) != wanted or not are_names(arrays[LISTED], arrays[FOUND]):
+        wanted |= {name(place) for place in range(len(self.quantiles)) for name in (column_of, _firsts_of)}
+        first = len(self.measures)
+        bounds = {chosen_of(place) for place, measure in enumerate(self.measures) if measure.stated is None}
+        edges = {chosen_of(first + place): _firsts_of(place) for place in range(len(self.quantiles))}
+        if set(arrays) != wanted | bounds | edges.keys() or not are_names(arrays[LISTED], arrays[FOUND]):
             return False
         if (len(arrays[FOUND]) and self.cutoff is None) or (len(arrays[LISTED]) and self.cutoff is not None):
             return False
         rows = self.listed(arrays)
         good = are_integers(arrays, CELLS, (rows + 1, 1 << len(self.measures)))
         good = good and all(are_integers(arrays, shape_of(place), (BINS,)) for place in range(len(self.shapes)))
+        good = good and all(are_chosen(arrays[name], 2) for name in bounds)
+        good = good and all(are_chosen(arrays[name], len(arrays[starts]) - 2) for name, starts in edges.items())
         for place, draws in enumerate(self.draws):
-            name = column_of(place)
+            name, starts = column_of(place), arrays[_firsts_of(place)]
+            good = good and are_integers(arrays, _firsts_of(place), None) and np.ndim(starts) == 1
+            good = good and int(starts[0]) == 0 and int(starts[-1]) == draws.slots and bool((np.diff(starts) > 0).all())
             good = good and are_integers(arrays, name, (rows, 3, len(draws.shares)))
             good = good and (not rows or 0 <= int(np.min(arrays[name])) <= int(np.max(arrays[name])) < draws.slots)
         good = good and all(is_sane(arrays[name]) for name in wanted - {LISTED, FOUND})
         if good and self.cutoff is not None and rows:
             good = int(np.asarray(arrays[CELLS])[:-1].sum(axis=1).min()) >= self.cutoff
         return good
+
+
+def _firsts_of(place: int) -> str:
+    """Return the name of the first slots of a column of quantiles among the arrays."""
+    return f"firsts{place}"
