@@ -1,7 +1,8 @@
 """Errors, interval coverage and chosen bounds of tables at ε = 1, δ = 10⁻⁶, against limits that were fixed beforehand.
 
-``python -m benchmarks.table_accuracy [errors] [coverage] [near] [bounds] [--releases N]`` measures all parts, or those
-that are named, and puts them into results/table_accuracy.json with the limits and a verdict for each.
+``python -m benchmarks.table_accuracy [errors] [coverage] [near] [bounds] [--only "A;B"] [--releases N]`` measures all
+parts and settings, or those that are named, and puts them into results/table_accuracy.json with the limits and a
+verdict for each. Settings beside A, B and C are released a quarter as often.
 
 *errors*: cases A, B and C of :mod:`benchmarks.table_data`, against the raw records.
 
@@ -361,9 +362,7 @@ def near(per_size: int = 3_000_000) -> Iterator[tuple[str, dict[str, Any]]]:
             rows = per_size if part != "T" else 20_000
             # Every record of a row has the same value: ¾ of the way in the first column, ¼ in the others.
             at = np.array([0.75, 0.25, 0.25][:values])
-            signs = np.array([[cell >> i & 1 for i in range(values)] for cell in range(1 << values)]).reshape(
-                -1, values
-            )
+            signs = np.arange(1 << values)[:, None] >> np.arange(values) & 1
             cells = np.prod(np.where(signs == 1, at, 1 - at), axis=1) if values else np.ones(1)
             exact = np.round(count * cells * law.corner).astype(np.int64)
             noisy = exact + law.cells.sample(rows * len(cells)).reshape(rows, -1)
@@ -417,43 +416,36 @@ def regret(case: TableCase, epsilon: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def measured(parts: Sequence[str], releases: int) -> Iterator[tuple[str, Any]]:
-    """Yield the results of each part."""
-    errors: list[dict[str, Any]] = []
-    found = Tally()
-    cases = {name: load(name) for name in ("A", "B", "C")}
-    if {"errors", "coverage"} & set(parts):
-        for case in cases.values():
-            setting = asked(case)
-            table = setting.table()
-            for _ in range(releases):
-                private, counted = released(table)
-                listed = [name if isinstance(name, tuple) else (name,) for name in private.groups]
-                errors.append({"case": case.name, **score(case, _named(case, listed), _estimates(private))})
-                if "coverage" in parts:
-                    tally(setting, private, counted, found)
-            print(case.name, _means([each for each in errors if each["case"] == case.name]), flush=True)
-        if "errors" in parts:
-            yield "errors", _judged(errors, cases)
+def measured(parts: Sequence[str], only: Sequence[str], releases: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield the rows of each part, setting by setting."""
+    settings = [asked(load(name)) for name in LIMITS]
     if "coverage" in parts:
-        for setting in more_settings():
-            table = setting.table()
-            for _ in range(max(1, releases // 4)):
-                tally(setting, *released(table), found)
-            print(setting.name, flush=True)
-        yield "coverage", found.rows()
+        settings += more_settings()
+    for setting in (each for each in settings if each.name in (only or [each.name for each in settings])):
+        if not {"errors", "coverage"} & set(parts):
+            break
+        case, errors, found = load(setting.name) if setting.name in LIMITS else None, [], Tally()
+        table = setting.table()
+        for _ in range(releases if case else max(1, releases // 4)):
+            private, counted = released(table)
+            if case:
+                listed = [name if isinstance(name, tuple) else (name,) for name in private.groups]
+                errors.append(score(case, _named(case, listed), _estimates(private)))
+            if "coverage" in parts:
+                tally(setting, private, counted, found)
+        if case and "errors" in parts:
+            yield "errors", [_judged(setting.name, errors)]
+        if "coverage" in parts:
+            yield "coverage", [{"of": setting.name, **row} for row in found.rows()]
     if "near" in parts:
-        yield "near", [{"setting": name, **row} for name, row in near()]
+        yield "near", [{"of": name, **row} for name, row in near()]
     if "bounds" in parts:
-        runs = [regret(cases[name], epsilon) for name in "BC" for epsilon in (1.0, 3.0) for _ in range(4)]
-        rows = []
         for name in "BC":
             for epsilon in (1.0, 3.0):
-                here = [run for run in runs if (run["case"], run["epsilon"]) == (name, epsilon)]
-                ratio = math.sqrt(float(np.mean([run["ratio"] ** 2 for run in here])))
-                rows.append({"case": name, "epsilon": epsilon, "ratio": ratio, "limit": REGRET, "runs": here,
-                             "holds": ratio <= REGRET})  # fmt: skip
-        yield "bounds", rows
+                runs = [regret(load(name), epsilon) for _ in range(4)]
+                ratio = math.sqrt(float(np.mean([run["ratio"] ** 2 for run in runs])))
+                yield "bounds", [{"of": f"{name} at {epsilon:g}", "ratio": ratio, "limit": REGRET,
+                                  "holds": ratio <= REGRET, "runs": runs}]  # fmt: skip
 
 
 def _named(case: TableCase, listed: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -473,44 +465,41 @@ def _estimates(private: Any) -> dict[str, Floats]:
     return found
 
 
-def _means(rows: list[dict[str, Any]]) -> dict[str, float]:
+def _means(rows: list[dict[str, float]]) -> dict[str, float]:
     """Return the mean of each number over releases; of errors, the root of the mean square."""
-    return {
-        name: round(float(np.sqrt(np.mean([row[name] ** 2 for row in rows]))), 4) for name in rows[0] if name != "case"
-    }
+    return {name: round(float(np.sqrt(np.mean([row[name] ** 2 for row in rows]))), 4) for name in rows[0]}
 
 
-def _judged(errors: list[dict[str, Any]], cases: dict[str, TableCase]) -> list[dict[str, Any]]:
-    found = []
-    for case in cases:
-        rows = [each for each in errors if each["case"] == case]
-        means = _means(rows)
-        verdicts = {
-            name: {"limit": limit, "found": means[name],
-                   "holds": means[name] >= limit if name == "groups" else means[name] <= limit}
-            for name, limit in LIMITS[case].items()
-        }  # fmt: skip
-        found.append({"case": case, "releases": len(rows), "means": means, "verdicts": verdicts, "each": rows})
-    return found
+def _judged(case: str, errors: list[dict[str, float]]) -> dict[str, Any]:
+    means = _means(errors)
+    verdicts = {
+        name: {"limit": limit, "found": means[name],
+               "holds": means[name] >= limit if name == "groups" else means[name] <= limit}
+        for name, limit in LIMITS[case].items()
+    }  # fmt: skip
+    holds = all(each["holds"] for each in verdicts.values())
+    return {"of": case, "releases": len(errors), "holds": holds, "verdicts": verdicts, "means": means, "each": errors}
 
 
 def main(arguments: list[str]) -> None:
-    """Measure the parts that are named, or all, and keep them."""
-    releases = RELEASES
-    if "--releases" in arguments:
-        at = arguments.index("--releases")
-        releases = int(arguments[at + 1])
-        arguments = arguments[:at] + arguments[at + 2 :]
+    """Measure what is named, or all, and keep it in place of earlier results of the same."""
+    options = {"--releases": str(RELEASES), "--only": ""}
+    for option in options:
+        if option in arguments:
+            at = arguments.index(option)
+            options[option] = arguments[at + 1]
+            arguments = arguments[:at] + arguments[at + 2 :]
     parts = [each for each in PARTS if each in arguments] or list(PARTS)
-    stored: dict[str, Any] = json.loads(STORED.read_text()) if STORED.exists() else {}
-    stored["machine"] = machine()
-    for name, result in measured(parts, releases):
-        stored[name] = result
-        failed = [row for row in result if row.get("holds") is False]
-        print(f"{name}: {len(failed)} of {len(result)} fall short")
-        for row in failed:
-            print("  ", {key: each for key, each in row.items() if key != "runs"})
-        STORED.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n")
+    only = [each for each in options["--only"].split(";") if each]
+    for name, rows in measured(parts, only, int(options["--releases"])):
+        stored: dict[str, Any] = json.loads(STORED.read_text()) if STORED.exists() else {}
+        fresh = {row["of"] for row in rows}
+        stored[name] = [row for row in stored.get(name, []) if row["of"] not in fresh] + rows
+        STORED.write_text(json.dumps({**stored, "machine": machine()}, indent=1, ensure_ascii=False) + "\n")
+        failed = [row for row in rows if row["holds"] is False]
+        print(f"{name}, {rows[0]['of']}: {len(rows)} limits, {len(failed)} not met", flush=True)
+        for row in rows if name == "errors" else failed:
+            print("  ", {key: each for key, each in row.items() if key not in ("runs", "each")}, flush=True)
 
 
 if __name__ == "__main__":

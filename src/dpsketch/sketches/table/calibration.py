@@ -9,7 +9,7 @@ proportion to √(L/3), all times the root of the column's weight: that minimise
 half widths, for a mean halfway between the middle and a bound. Under replace the head count gets at least half, so that
 twice the squares are enough.
 
-**Laplace noise.** Shares are of ε. Each shape gets 2% or 0.5%, the quantiles 41% of the rest, of which a tenth draws
+**Laplace noise.** Shares are of ε. Each shape gets 2% or 0.5%, the quantiles 40% of the rest, of which 8% draws
 the ends of their intervals. The last row gets 5% if there are no quantiles, since no record pays for both.
 """
 
@@ -48,7 +48,7 @@ _CHOSEN_OF_EPSILON, _TOLD_OF_EPSILON = 0.02, 0.005
 _ROUNDS = (0.12, 0.88)
 # The part of δ for names; leak and shift add up, so that the noise grows little and cutoffs fall.
 _LEAK = 0.25
-_OTHERS, _QUANTILES, _ENDS = 0.05, 0.41, 0.1
+_OTHERS, _QUANTILES, _ENDS = 0.05, 0.4, 0.08
 # A hair more noise outweighs every rounding here and in the law's own sum.
 _ROOM = 1 + 1e-5
 _LESS = 1 - 1e-9
