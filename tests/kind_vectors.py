@@ -139,7 +139,9 @@ def answers(release: Any) -> dict[str, Any]:
         found["keys"] = [[str(row.key), row.value, row.low, row.high] for row in release.top(10)]
         found["others"] = None if release.others is None else release.others.to_json()
     elif isinstance(release, dps.PrivateTable):
-        found |= {"rows": release.to_json(), "others of": release.others, "bounds": release.facts()["bounds"]}
+        # Quantiles that are drawn in listed rows alone are NaN in the last one.
+        others = {name: each if each == each else None for name, each in release.others.items()}
+        found |= {"rows": release.to_json(), "others of": others, "bounds": release.facts()["bounds"]}
     elif isinstance(release, dps.PrivateDensity):
         found["estimate"] = release.estimate(POINTS).to_json()
     elif isinstance(release, dps.PrivateRanges):
