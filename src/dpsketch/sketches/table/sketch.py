@@ -17,7 +17,6 @@ from dpsketch.columns import UserType, as_column, has_schema, user_type_of
 from dpsketch.compound import compound_keys, join_parts
 from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
 from dpsketch.laws.centred import TableState
-from dpsketch.laws.groups import TableContent
 from dpsketch.privacy import Budget, Neighbours, per_record, per_user
 from dpsketch.sketches.frames import frame_columns
 from dpsketch.sketches.histogram.named import named_column, names_of
@@ -216,9 +215,8 @@ class Table(Sketch[TableSpec, PrivateTable]):
         spec, budget = self._spec, Budget(epsilon, delta, rho)
         listed = None if groups is None else _listed(groups, spec)
         (law,) = spec.laws(budget, groups=listed, names=names)
-        tables = self._store.tables()  # before the charge: what cannot be put in order costs nothing
+        content = self._store.content()  # before the charge: what cannot be put in order costs nothing
         permit = self._pay(spec, (law,), budget, self._account(ledger, dataset, part))
-        content = TableContent(tables, by_user=spec.unit.level == "user", columns=self._store.columns)
         spelled = [str(name) if spec.key_columns else name for name in listed or []]
         return PrivateTable(spec, permit.draw_all(TableState(content, spelled)))
 
