@@ -32,7 +32,7 @@ from dpsketch.laws.choice import EDGES as HELD_EDGES
 from dpsketch.laws.content import Block, Tables, UserContent, fresh_seed
 from dpsketch.laws.rounds import WEIGHT_ONE
 
-__all__ = ["SCALE", "STEP", "GroupTables", "Kept", "Measure", "TableContent"]
+__all__ = ["SCALE", "STEP", "GroupTables", "Kept", "Measure", "TableContent", "word"]
 
 SCALE = 1 << 28
 """What one pair of a unit and a row adds to a column at most."""
@@ -166,7 +166,7 @@ class TableContent:
         cap = most(self._ranges())
         plain, named = ", ".join(names), ", ".join(f"m.{name}" for name in names)
         joined = "FROM {merged} AS m JOIN {held} AS h ON m.person = h.person WHERE h.held"
-        turn = f"row_number() OVER (PARTITION BY m.person ORDER BY {_word('m.print')}, m.row) AS turn"
+        turn = f"row_number() OVER (PARTITION BY m.person ORDER BY {word('m.print')}, m.row) AS turn"
         ranked = f"SELECT {plain} FROM (SELECT {named}, {turn} {joined} > {cap}) AS r WHERE turn <= {cap}"
         self._tables.make("counted", f"SELECT {named} {joined} <= {cap} UNION ALL {ranked}")
         kept = Kept(self._tables, rest + 1, by_user=True)
@@ -207,7 +207,7 @@ class Kept:
         value = self._sample(measure)
         source = "{counted}"
         if self._by_user:
-            one = f"min_by({value}, ({_word('print')}, row)) AS value"
+            one = f"min_by({value}, ({word('print')}, row)) AS value"
             source = f"(SELECT person, {one} FROM {{counted}} GROUP BY person)"
             value = "value"
         query = f"SELECT leaf, count(*) AS units FROM (SELECT {leaf_of(value, EDGES)} AS leaf FROM {source} AS k) AS l "
@@ -336,11 +336,11 @@ def _clipped(value: str, bounds: tuple[float, float], steps: int, dither: str = 
     return f"least(CAST({place} AS BIGINT), {steps})"
 
 
-def _word(identity: str) -> str:
+def word(identity: str) -> str:
     """Return SQL for a random number of 64 bits, by a fresh seed."""
     return f"xxhash64(CAST('{fresh_seed()}' AS BIGINT), {identity})"
 
 
 def _uniform(identity: str) -> str:
     """Return SQL for a random number from 0 to below 1."""
-    return f"(({_word(identity)} & {(1 << 30) - 1}) * {literal(2.0**-30)})"
+    return f"(({word(identity)} & {(1 << 30) - 1}) * {literal(2.0**-30)})"

@@ -34,7 +34,8 @@ from dpsketch.sources.engine import connect, load, private_folder
 from dpsketch.sources.failures import guarded
 
 __all__ = [
-    "Limit", "Rows", "Store", "StoreTables", "one_array", "plain_column", "read_column", "rows_of", "stored_column",
+    "Limit", "PrivateDatabase", "Rows", "Store", "StoreTables", "one_array", "plain_column", "prints_of", "read_column",
+    "rows_of", "stored_column", "to_numpy",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -459,7 +460,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
     os.register_at_fork(after_in_child=_keep_open)
 
 
-def _prints(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def prints_of(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return the fingerprints of keys or users."""
     array = one_array(column)
     found = np.empty(len(array), np.uint64)
@@ -478,8 +479,8 @@ def _words(seeds: pa.Array | pa.ChunkedArray, prints: pa.Array | pa.ChunkedArray
 
 
 _FUNCTIONS = (
-    ("print_int", _prints, ["BIGINT"]),
-    ("print_text", _prints, ["BLOB"]),
+    ("print_int", prints_of, ["BIGINT"]),
+    ("print_text", prints_of, ["BLOB"]),
     ("xxhash64", _words, ["BIGINT", "BIGINT"]),
 )
 

@@ -232,8 +232,7 @@ class Table(Sketch[TableSpec, PrivateTable]):
     @contextmanager
     def _opened(self) -> Iterator[TableContent]:
         """Give the records as laws ask them."""
-        by_user = self._spec.unit.level == "user"
-        yield TableContent(self._store.tables(), by_user=by_user, columns=self._store.columns)
+        yield self._store.content()
 
     def _to_document(self) -> files.Document:
         header, arrays = self._store.to_document()

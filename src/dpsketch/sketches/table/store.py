@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,30 @@ import pyarrow as pa
 from dpsketch import files
 from dpsketch.arrays import Floats
 from dpsketch.errors import FileRefused
+from dpsketch.hashing import KeyType
 from dpsketch.laws.content import pair_print
-from dpsketch.laws.groups import STEP
-from dpsketch.sketches.store import Limit, Rows, Store, one_array, plain_column, read_column, stored_column
+from dpsketch.laws.groups import STEP, TableContent, word
+from dpsketch.laws.sorted import Records, SortedContent
+from dpsketch.sketches.store import (
+    Limit,
+    PrivateDatabase,
+    Rows,
+    Store,
+    StoreTables,
+    one_array,
+    plain_column,
+    prints_of,
+    read_column,
+    stored_column,
+    to_numpy,
+)  # fmt: skip
 
 __all__ = ["LARGEST", "RecordStore", "record_rows"]
 
 # Values are clamped to ±2⁴², so that a record has at most 2⁶² steps.
 LARGEST = 2.0**42
 _BATCH = 1 << 17
+_RECORD_BYTES = 200  # memory that laws need for a record of the user at hand
 
 
 def record_rows(keys: pa.ChunkedArray, users: pa.ChunkedArray | None, values: Sequence[Floats]) -> Rows:
@@ -36,6 +51,24 @@ def record_rows(keys: pa.ChunkedArray, users: pa.ChunkedArray | None, values: Se
         columns[f"v{place}"] = pa.chunked_array([pa.array(np.clip(value, -LARGEST, LARGEST) + 0.0)])  # −0 is 0
     table = pa.table(columns).filter(pa.array(there))
     return Rows(table, len(there) - int(np.count_nonzero(there)), there)
+
+
+class RecordTables(StoreTables):
+    """The tables of a store of records, as laws ask them. Sensitive."""
+
+    def __init__(self, database: PrivateDatabase, key_type: KeyType, *, numbered: bool) -> None:
+        super().__init__(database, by_user=False, key_type=key_type, limit=None)
+        self._numbered = numbered
+
+    def in_order(self, values: Sequence[int]) -> Iterator[Records]:
+        """Yield all records in the order of users and groups, with these columns of values."""
+        names = ["person", "place", *(["print"] if self._numbered else []), *(f"v{value}" for value in values)]
+        for batch in self.stream(f"SELECT {', '.join(names)} FROM ordered"):
+            columns = dict(zip(names, batch.columns, strict=True))
+            if not self._numbered:
+                columns["print"] = prints_of(columns["person"])
+            persons, prints, places = (to_numpy(columns[name]) for name in ("person", "print", "place"))
+            yield Records(persons, prints, places, {value: np.asarray(columns[f"v{value}"]) for value in values})
 
 
 class RecordStore(Store):
@@ -68,12 +101,6 @@ class RecordStore(Store):
             return self._values
         return [*(f"t{place}" for place in self._totals), *(f"s{place}" for place in self._samples)]
 
-    def grouped(self, records: str) -> str:
-        """Return SQL for what each user has in each group, of a table of records; every engine runs it."""
-        sums = "".join(f", sum(CAST(floor(v{i} / {STEP!r} + 0.5) AS DECIMAL(38, 0))) AS t{i}" for i in self._totals)
-        sums += "".join(f", min_by(v{i}, {_scrambled(f'v{i}')}) AS s{i}" for i in self._samples)
-        return f"SELECT person, place, count(*) AS units{sums} FROM {records} GROUP BY person, place"
-
     def _kind(self, name: str) -> str:
         return "DOUBLE" if name in self._values else super()._kind(name)
 
@@ -85,40 +112,82 @@ class RecordStore(Store):
             self._kept += run("INSERT INTO kept FROM waiting")
             self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
+    def content(self) -> TableContent:
+        """Return the records as laws ask them."""
+        tables = self.tables()
+        if self.by_user and self._users_fit():
+            return SortedContent(tables, values=range(len(self._values)), roomy=self.limit is None)
+        if not self.by_user:
+            return TableContent(tables, by_user=False, columns=self.columns)
+        self._make_pairs()
+        related = StoreTables(self._opened(), self.by_user, self.key_type or "text", self.limit)
+        return TableContent(related, by_user=True, columns=self.columns)
+
+    def tables(self) -> RecordTables:
+        """Return the tables of all rows, which are good until the next row comes."""
+        if not isinstance(self._tables, RecordTables):
+            self._make_tables()
+            self._tables = RecordTables(self._opened(), self.key_type or "text", numbered=self._numbered)
+        return self._tables
+
+    def _users_fit(self) -> bool:
+        """Say whether the records of every user fit into memory."""
+        if self.limit is None:
+            return True
+        counts = "SELECT count(*) AS held FROM ordered GROUP BY person"
+        return self._opened().run(f"SELECT max(held) FROM ({counts})") * _RECORD_BYTES < self.limit.size // 4
+
+    def grouped(self, records: str) -> str:
+        """Return SQL for what each user has in each group, of a table of records; every engine runs it."""
+        sums = "".join(f", sum(CAST(floor(v{i} / {STEP!r} + 0.5) AS DECIMAL(38, 0))) AS t{i}" for i in self._totals)
+        sums += "".join(f", min_by(v{i}, ({word('id')}, id)) AS s{i}" for i in self._samples)
+        return f"SELECT person, place, count(*) AS units{sums} FROM {records} GROUP BY person, place"
+
     def _make_tables(self) -> None:
-        """Make ``keys`` and ``records``, and ``people`` and ``pairs`` where rows have users."""
+        """Make ``keys``, ``people`` if users are texts, and ``records``, in the order of users and groups."""
         if not self._kept:
             self._create()
-        rows = "(FROM kept UNION ALL FROM waiting)" if self._waiting else "kept"
+        rows = "(FROM kept UNION ALL FROM late)" if self._waiting else "kept"
         waiting = {"waiting": pa.concat_tables(self._waiting).combine_chunks()} if self._waiting else {}
         with self._opened().given(**waiting) as run:
+            if self._waiting:  # as a table, of which DuckDB knows the ranges: it sorts narrow columns in less time
+                run("CREATE OR REPLACE TABLE late AS FROM waiting")
             self._make_keys(run, rows, ", count(*) AS units")
+            named, joined, order = "", f"FROM {rows} AS r JOIN keys AS k ON r.key = k.key", ""
+            if self.by_user:
+                named, order = "r.owner AS person, ", "ORDER BY person, place"
+            if self._numbered:
+                self._make_people(run, rows)
+                named, joined = "p.person, p.print, ", f"{joined} JOIN people AS p ON r.owner = p.owner"
             values = "".join(f", r.{name}" for name in self._values)
-            number = "row_number() OVER () - 1 AS id"
-            if not self.by_user:
-                query = f"SELECT {number}, k.place{values} FROM {rows} AS r JOIN keys AS k ON r.key = k.key"
-                run(f"CREATE OR REPLACE TABLE records AS {query}")
-                return
-            self._make_people(run, rows)
-            query = f"SELECT {number}, p.person, k.place{values} FROM {rows} AS r JOIN keys AS k ON r.key = k.key"
-            run(f"CREATE OR REPLACE TABLE records AS {query} JOIN people AS p ON r.owner = p.owner")
-            run(f"CREATE OR REPLACE TABLE grouped AS {self.grouped('records')}")
-            run(
-                f"""CREATE OR REPLACE TABLE pairs AS
-                SELECT g.*, {pair_print("p.print", "k.print")} AS print
-                FROM grouped AS g JOIN keys AS k ON g.place = k.place JOIN people AS p ON g.person = p.person"""
-            )
-            run("DROP TABLE grouped")
+            run(f"CREATE OR REPLACE TABLE ordered AS SELECT {named}k.place{values} {joined} {order}")
+            run("CREATE OR REPLACE VIEW records AS SELECT rowid AS id, * FROM ordered; DROP TABLE IF EXISTS late")
+
+    @property
+    def _numbered(self) -> bool:
+        """Whether users are numbered; one that is a whole number has its own."""
+        return self.by_user and self.owner_type == "text"
+
+    def _make_pairs(self) -> None:
+        """Make ``pairs``, for relational steps."""
+        run, joined = self._opened().run, "FROM grouped AS g JOIN keys AS k ON g.place = k.place"
+        owner = "p.print" if self._numbered else "print_int(g.person)"
+        joined += " JOIN people AS p ON g.person = p.person" if self._numbered else ""
+        run(f"CREATE OR REPLACE TABLE grouped AS {self.grouped('records')}")
+        run(f"CREATE OR REPLACE TABLE pairs AS SELECT g.*, {pair_print(owner, 'k.print')} AS print {joined}")
+        run("DROP TABLE grouped")
 
     def to_document(self) -> tuple[dict[str, Any], dict[str, files.Array]]:
         """Return the fields of a header, and arrays, in an order that does not depend on how records came."""
         header: dict[str, Any] = {"key_type": self.key_type, "owner_type": self.owner_type}
         if self.key_type is None:
             return header, {}
+        tables = self.tables()
         names, joined = ", ".join(self._columns), "FROM records AS r JOIN keys AS k ON r.place = k.place"
-        named = ", ".join({"key": "k.key", "owner": "p.owner"}.get(name, f"r.{name}") for name in self._columns)
-        joined += " JOIN people AS p ON r.person = p.person" if self.by_user else ""
-        found = list(self.tables().stream(f"SELECT {named} {joined} ORDER BY {names}"))
+        owner = "p.owner" if self._numbered else "r.person AS owner"
+        named = ", ".join({"key": "k.key", "owner": owner}.get(name, f"r.{name}") for name in self._columns)
+        joined += " JOIN people AS p ON r.person = p.person" if self._numbered else ""
+        found = list(tables.stream(f"SELECT {named} {joined} ORDER BY {names}"))
         arrays: dict[str, files.Array] = {}
         for place, name in enumerate(self._columns):
             column = pa.chunked_array([batch.column(place) for batch in found])
@@ -147,9 +216,3 @@ class RecordStore(Store):
         for start in range(0, n, _BATCH):
             self.add(Rows(table.slice(start, _BATCH)))
         return n
-
-
-def _scrambled(value: str) -> str:
-    """Return SQL for an order of values in which none is preferred: the fraction of an irrational multiple."""
-    multiple = f"{value} * 0.6180339887498949"
-    return f"({multiple} - floor({multiple}))"

@@ -1,0 +1,93 @@
+"""What each user has in each row, where records come in the order of users and groups."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dpsketch._compiled.kernel import kernel
+from dpsketch.arrays import Floats, Integers
+
+__all__ = ["PRINTS", "ROWS", "UNITS", "USERS", "add_up", "gather", "least"]
+
+USERS, ROWS, UNITS, PRINTS = range(4)
+
+
+@kernel
+def gather(
+    persons: Integers,
+    prints: Integers,
+    places: Integers,
+    rows: Integers,
+    own: Integers,
+    rest: int,
+    pairs: Integers,
+    starts: Integers,
+    numbers: Integers,
+) -> tuple[int, int]:
+    """Fill in the pairs of users and rows, and return their number and that of runs, or −1 if the order is another.
+
+    Group g is in row ``rows[g]`` and has the print ``own[g]``. ``pairs[:, p]`` is pair p: its user, counted from 0, its
+    row, its number of records, and its print, which is the least of its groups if the row is ``rest``. ``starts[r]`` is
+    the first record of run r, in which user and group are the same, and ``numbers[r]`` its pair. Each row of a user is
+    one pair, because each row but ``rest`` is that of one group, and of one run then.
+    """
+    user = pair = run = other = -1
+    for i in range(len(persons)):
+        new_user = i == 0 or persons[i] != persons[i - 1]
+        if new_user:
+            if i > 0 and persons[i] < persons[i - 1]:
+                return -1, -1
+            user, other = user + 1, -1
+        elif places[i] == places[i - 1]:
+            pairs[UNITS, numbers[run]] += 1
+            continue
+        elif places[i] < places[i - 1]:
+            return -1, -1
+        run += 1
+        place = places[i]
+        row, print_ = rows[place], prints[i] ^ own[place]
+        starts[run] = i
+        if row == rest and other >= 0:
+            numbers[run] = other
+            pairs[UNITS, other] += 1
+            pairs[PRINTS, other] = min(pairs[PRINTS, other], print_)
+            continue
+        pair += 1
+        if row == rest:
+            other = pair
+        pairs[USERS, pair], pairs[ROWS, pair], pairs[UNITS, pair], pairs[PRINTS, pair] = user, row, 1, print_
+        numbers[run] = pair
+    return pair + 1, run + 1
+
+
+@kernel
+def add_up(
+    values: Floats, starts: Integers, numbers: Integers, step: float, limb: int, high: Integers, low: Integers
+) -> None:
+    """Add the values of each run of records, in whole steps, to its pair; −1 is none. ``low`` has ``limb`` bits."""
+    mask = (1 << limb) - 1
+    for run in range(len(starts)):
+        pair = numbers[run]
+        if pair < 0:
+            continue
+        for i in range(starts[run], starts[run + 1] if run + 1 < len(starts) else len(values)):
+            whole = np.int64(math.floor(values[i] / step + 0.5))
+            low[pair] += whole & mask
+            high[pair] += whole >> limb
+        high[pair] += low[pair] >> limb
+        low[pair] &= mask
+
+
+@kernel
+def least(users: Integers, words: Integers, found: Integers) -> int:
+    """Fill in where each user's least word is, the first of equal ones, and return how many users there are."""
+    user = -1
+    for i in range(len(users)):
+        if i == 0 or users[i] != users[i - 1]:
+            user += 1
+            found[user] = i
+        elif words[i] < words[found[user]]:
+            found[user] = i
+    return user + 1
