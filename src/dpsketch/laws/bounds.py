@@ -11,7 +11,7 @@ spread over groups as the head counts û are, up to their concentration H = Σ(�
 
     K·(h²·v + mid²·w) + √(H/K)·n²·(excess above u² + excess below l²)
 
-is taken over edges of bins that stand out of the noise, and points between them; bounds that hold 0 are preferred.
+is taken over edges of bins that stand out of the noise, and points between them; a lower bound of 0 is preferred.
 √(H/K) is the geometric mean of what the spread may be, from 1/K (even) to H.
 """
 
@@ -47,7 +47,7 @@ _REACH = 8
 # Between bins that stand out, those below this are mostly noise and count by a part.
 _WEAK, _WEAK_PART = 1.5, 0.3
 _POINTS_IN_A_BIN = 3
-# Bounds that hold 0 are taken up to this many times the least predicted cost.
+# A lower bound of 0 is taken up to this many times the least predicted cost.
 _AROUND_ZERO = 1.05
 # At budgets that hide nothing the variance of noise is 0 as a float.
 _LEAST_DEVIATION = 1e-9
@@ -144,11 +144,11 @@ class Shape:
         cost = rows * (half**2 * column + away**2 * users)
         cost += spread * values**2 * (above[None, :] ** 2 + below[:, None] ** 2)
         cost[half <= 0] = np.inf
-        # Bounds that hold 0 leave small values as they are, and mostly cost the same.
-        around = np.where((points[:, None] <= 0) & (points[None, :] >= 0), cost, np.inf)
-        if around.min() <= _AROUND_ZERO * cost.min():
-            cost = around
         i, j = np.unravel_index(int(np.argmin(cost)), cost.shape)
+        # A lower bound of 0 leaves small values as they are, and mostly costs the same.
+        zero = int(np.searchsorted(points, 0.0))
+        if zero < i and cost[zero, j] <= _AROUND_ZERO * cost[i, j]:
+            i = zero
         return Bounds(float(points[i]), float(points[j]), self.cut(float(points[i]), float(points[j])))
 
     def cut(self, low: float, high: float) -> float | None:
