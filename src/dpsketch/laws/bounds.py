@@ -144,7 +144,7 @@ class Shape:
         cost = rows * (half**2 * column + away**2 * users)
         cost += spread * values**2 * (above[None, :] ** 2 + below[:, None] ** 2)
         cost[half <= 0] = np.inf
-        i, j = np.unravel_index(int(np.argmin(cost)), cost.shape)
+        i, j = (int(each) for each in np.unravel_index(int(np.argmin(cost)), cost.shape))
         # A lower bound of 0 leaves small values as they are, and mostly costs the same.
         zero = int(np.searchsorted(points, 0.0))
         if zero < i and cost[zero, j] <= _AROUND_ZERO * cost[i, j]:

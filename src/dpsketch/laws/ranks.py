@@ -20,11 +20,8 @@ which costs each as much as adding or removing; within one row N moves by at mos
 Accuracy
 --------
 With 0 ≤ T ≤ n some slot has N = 0, so that the drawn one has N ≥ bτ with probability at most D·e^(−γbτ). The ends of an
-interval are drawn for targets shifted by some τ, and miss the quantile if they are off by as much on one side. With s
-slots a record around the target, and at most R·s beyond the quantile, slots that miss weigh R·s·e^(−γbτ)/(γb) at most,
-and others 2s/(γb) or so: the end misses with probability R·e^(−γbτ)/2. Slots follow the distribution of all rows, so
-that R is near 1 unless a row has a gap at its quantile where others have many values. A target outside of 0 to n tells
-nothing.
+interval are drawn for targets shifted by a τ for which that is half of what an interval may miss. So they hold the
+quantile with the confidence that τ is for, however the values of a row lie. A target outside of 0 to n tells nothing.
 """
 
 from __future__ import annotations
@@ -106,9 +103,9 @@ class RankDraws:
         return found
 
 
-def shift_for(odds: float, share: Fraction, rate: Fraction, failure: float) -> int:
-    """Return the shift τ, in units of mass, at which odds·e^(−γbτ) is the probability of failure."""
-    return math.ceil((math.log(odds) - math.log(failure)) / float(rate * share.denominator))
+def shift_for(slots: int, share: Fraction, rate: Fraction, failure: float) -> int:
+    """Return how far a drawn slot's ranks are from its target at most, in units of mass, but for this probability."""
+    return math.ceil((math.log(slots) - math.log(failure)) / float(rate * share.denominator))
 
 
 def _draw(below: list[int], share: Fraction, shift: int, rate: Fraction) -> int:

@@ -18,7 +18,8 @@ from dpsketch.compound import join_parts
 from dpsketch.errors import InvalidInput
 from dpsketch.laws.content import pair_print
 from dpsketch.laws.groups import TableContent
-from dpsketch.sketches.table import PrivateTable, Table, TableSpec
+from dpsketch.sketches import table as sketches
+from dpsketch.sketches.table import PrivateTable, TableSpec
 from dpsketch.sketches.table.store import LARGEST
 from dpsketch.spark.construction import run, select
 from dpsketch.spark.relations import ClusterTables, refuse_other_types
@@ -55,7 +56,7 @@ def release_table(frame: DataFrame, spec: TableSpec, **release: Any) -> PrivateT
     return table.release(**release)
 
 
-def records_of(frame: DataFrame, table: Table) -> DataFrame:
+def records_of(frame: DataFrame, table: sketches.Table) -> DataFrame:
     """Return the records that count, in columns of their own; the table learns their types."""
     spec = table.spec
     key = spec.key_columns or spec.by[0]
@@ -66,7 +67,7 @@ def records_of(frame: DataFrame, table: Table) -> DataFrame:
     return _complete(records, len(spec.values))
 
 
-class _ClusterTable(Table):
+class _ClusterTable(sketches.Table):
     """A table whose records are on a cluster."""
 
     records: DataFrame

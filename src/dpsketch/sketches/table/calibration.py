@@ -53,9 +53,6 @@ _OTHERS, _QUANTILES, _ENDS = 0.05, 0.4, 0.08
 _ROOM = 1 + 1e-5
 _LESS = 1 - 1e-9
 _SLOTS = 1024
-# The ends of quantiles' intervals hold if a row has at most this many times as many slots a record beside the quantile
-# as it has around the rank that an end is drawn for.
-_UNEVEN = 4
 _MASS = 1 << 16
 
 
@@ -179,7 +176,7 @@ def _draws(shares: tuple[float, ...], epsilon: float, *, by_user: bool) -> RankD
         single = Fraction(epsilon) / (len(fractions) * span)
         rates.append(_short(single * (1 - Fraction(repr(_ENDS)))))
         ends.append(_short(single * Fraction(repr(_ENDS)) / 2))
-        shifts.append(shift_for(_UNEVEN / 2, share, ends[-1], (1 - CONFIDENCE) / 2))
+        shifts.append(shift_for(_SLOTS, share, ends[-1], (1 - CONFIDENCE) / 2))
     return RankDraws(fractions, tuple(rates), tuple(ends), tuple(shifts), _SLOTS, mass)
 
 
