@@ -6,6 +6,7 @@ from tests.mutants.gate import Mutant
 
 _PRIVACY = "tests/privacy/test_table_privacy.py -k"
 _EDGES = "tests/unit/test_table_edges.py -k"
+_STEPS = "tests/unit/test_table_store.py -k as_relational"
 
 GROUPED = [
     Mutant(
@@ -53,7 +54,7 @@ GROUPED = [
         "TableContent.keep",
         "WHERE turn <= {cap}",
         "WHERE turn <= {cap} + 1",
-        f"{_EDGES} everything",
+        _STEPS,
         "a user counts in a group too many",
     ),
     Mutant(
@@ -61,7 +62,7 @@ GROUPED = [
         "TableContent.keep",
         'others = f"SELECT {merged} {joined} = {rest} GROUP BY p.person"',
         'others = f"SELECT {named} {joined} = {rest}"',
-        f"{_PRIVACY} one_row",
+        _STEPS,
         "a user is in the last row as often as in groups that are not listed",
     ),
     Mutant(
@@ -77,7 +78,7 @@ GROUPED = [
         "Kept.leaves",
         'mass = f"CAST(floor({literal(scale)} / units) AS BIGINT)"',
         'mass = f"CAST({scale} AS BIGINT)"',
-        f"{_PRIVACY} further_than_its_law",
+        _STEPS,
         "every record of a user has the user's mass in a tree",
     ),
     Mutant(
@@ -93,7 +94,7 @@ GROUPED = [
         "Kept.centred",
         "* floor(abs({value}) * {share})",
         "* floor(abs({value}))",
-        f"{_PRIVACY} passes_its_scale",
+        _STEPS,
         "every record of a user moves a mean by a user's bound",
     ),
     Mutant(
@@ -101,7 +102,7 @@ GROUPED = [
         "TableContent.weights",
         "yield from self._users.weights(known, cap)",
         "yield from (Block(b.places, np.full_like(b.sums, WEIGHT_ONE)) for b in self._users.weights(known, cap))",
-        f"{_PRIVACY} weights_in_a_round",
+        _STEPS,
         "a user's groups have the weight of a single one each",
     ),
     Mutant(
@@ -202,19 +203,67 @@ GROUPED = [
         "a large number is refused, and named in the message",
     ),
     Mutant(
-        "table-ties-by-chance",
-        "RecordStore._make_tables",
-        """({_scrambled(f'v{i}')}, v{i})""",
-        """{_scrambled(f'v{i}')}""",
-        f"{_EDGES} order_and_the_parts",
-        "which of a user's values is taken depends on the order of all records",
-    ),
-    Mutant(
         "table-group-twice",
         "table.sketch:_listed",
         "return list(dict.fromkeys(names))",
         "return list(names)",
         f"{_EDGES} once",
         "a group that is listed twice counts its records twice",
+    ),
+    Mutant(
+        "table-ordered-cap-skipped",
+        "_choose",
+        "_turns(pairs.users[order]) < cap",
+        "_turns(pairs.users[order]) <= cap",
+        f"{_EDGES} everything",
+        "a user of ordered records counts in a group too many",
+    ),
+    Mutant(
+        "table-ordered-names-uncapped",
+        "SortedContent.weights",
+        "steps[np.minimum(held[kept], cap)]",
+        "steps[np.ones_like(held[kept])]",
+        f"{_PRIVACY} weights_in_a_round",
+        "a user's groups have the weight of a single one each, where records are ordered",
+    ),
+    Mutant(
+        "table-ordered-no-clip",
+        "SortedKept.centred",
+        "pairs.amount(measure, np.arange(len(pairs.rows))), bounds, SCALE",
+        "pairs.amount(measure, np.arange(len(pairs.rows))) * 2, bounds, SCALE * 2",
+        f"{_PRIVACY} further_than_its_law",
+        "a user's number reaches past its bound, where records are ordered",
+    ),
+    Mutant(
+        "table-ordered-mass-of-records",
+        "SortedKept.leaves",
+        "(scale // pairs.units)[own]",
+        "np.full_like(own, scale)",
+        f"{_PRIVACY} further_than_its_law",
+        "every record of a user has the user's mass in a tree, where records are ordered",
+    ),
+    Mutant(
+        "table-ordered-slots-of-records",
+        "SortedKept.slots",
+        "(scale // pairs.units)[own]",
+        "np.full_like(own, scale)",
+        f"{_PRIVACY} slots_than",
+        "every record of a user has the user's mass in drawn quantiles, where records are ordered",
+    ),
+    Mutant(
+        "table-ordered-mean-of-records",
+        "SortedKept.centred",
+        "share = np.minimum(units, records) / (units.astype(np.float64) * records)",
+        "share = np.ones(len(units))",
+        f"{_PRIVACY} passes_its_scale",
+        "every record of a user moves a mean by a user's bound, where records are ordered",
+    ),
+    Mutant(
+        "table-user-in-two-batches",
+        "whole_users",
+        "first = int(np.searchsorted(batch.persons, batch.persons[-1]))",
+        "first = len(batch.persons)",
+        "tests/unit/test_table_store.py",
+        "a user whose records come in two batches counts twice",
     ),
 ]

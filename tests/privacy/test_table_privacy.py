@@ -13,6 +13,7 @@ import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from dpsketch.laws.corners import CELLS, CornerTable, tail
 from dpsketch.laws.groups import SCALE, Kept, TableContent
 from dpsketch.laws.ranks import RankDraws
 from dpsketch.laws.rounds import WEIGHT_ONE, rounds_delta
+from dpsketch.laws.sorted import SortedContent, SortedKept
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import Budget
 from drawn import dependence, law_of, placed, problems
@@ -55,24 +57,47 @@ def table_of(columns: list[Any], keys: int | None, relation: Any, **options: Any
     return dps.Table(by="group", columns=columns, neighbours=relation, **options)
 
 
-class Apart(TableContent):
-    """Content that gives every unit rows of its own, once they are bounded: sums by row are what each unit adds."""
+class ApartRecords(TableContent):
+    """Content that gives every record rows of its own: sums by row are what each adds."""
 
     def keep(self, asked: np.ndarray, most: Any) -> Kept:
-        """Bound all units together, and number the rows of one behind those of the other."""
-        kept = super().keep(asked, most)
-        kept._join()
-        unit, rows = "person" if self.by_user else "id", len(asked) + 1
-        for name in ("counted", "joined") if kept._joined else ("counted",):
-            self._tables.make("moved", f"SELECT * REPLACE (row + {unit} * {rows} AS row) FROM {{{name}}}")
-            self._tables.make(name, "FROM {moved}")
-        units = sum(int(n[0]) for (n,) in self._tables.numbers(f"SELECT 1 + max({unit}) AS n FROM {{records}}"))
-        apart = Kept(self._tables, units * rows, by_user=self.by_user)
-        apart._joined = kept._joined
-        return apart
+        """Number the rows of one record behind those of the other."""
+        kept, rows = super().keep(asked, most), len(asked) + 1
+        self._tables.make("moved", f"SELECT * REPLACE (row + id * {rows} AS row) FROM {{counted}}")
+        self._tables.make("counted", "FROM {moved}")
+        units = sum(int(n[0]) for (n,) in self._tables.numbers("SELECT 1 + max(id) AS n FROM {records}"))
+        return Kept(kept._tables, units * rows, by_user=False)
 
 
-def drawn_of(table: dps.Table, law: Any, units: list[Records], content: type[TableContent]) -> Any:
+class ApartUsers(SortedContent):
+    """Content that gives every user rows of its own, once users are bounded."""
+
+    def keep(self, asked: np.ndarray, most: Any) -> Kept:
+        """Bound all users together, and number the rows of one behind those of the other."""
+        kept, rows = super().keep(asked, most), len(asked) + 1
+        apart, first = [], 0
+        for make in kept._batches(self._values):
+            pairs = make()
+            apart.append(pairs._replace(rows=pairs.rows + (first + pairs.users) * rows))
+            first += int(pairs.users.max()) + 1
+        return SortedKept(lambda _: (partial(_same, pairs) for pairs in apart), first * rows)
+
+
+def _same(pairs: Any) -> Any:
+    return pairs
+
+
+def content_of(table: dps.Table, *, apart: bool = False) -> TableContent:
+    """The records of a table, as its release asks them; or with rows of its own for every unit."""
+    store = table._store
+    if table.spec.unit.level == "record":
+        return (ApartRecords if apart else TableContent)(store.tables(), by_user=False, columns=store.columns)
+    kind = ApartUsers if apart else SortedContent
+    assert isinstance(store.content(), SortedContent)
+    return kind(store.tables(), values=range(len(table.spec.values)), roomy=True)
+
+
+def drawn_of(table: dps.Table, law: Any, units: list[Records], *, apart: bool) -> Any:
     """Draw a law without noise; return the handle, and the content."""
     filled = table.empty_like()
     rows = [(f"user {i:04}", *record) for i, unit in enumerate(units) for record in unit]
@@ -80,15 +105,14 @@ def drawn_of(table: dps.Table, law: Any, units: list[Records], content: type[Tab
     users, groups, x, y = (pa.array(c, t) for c, t in zip(columns, TYPES, strict=True))
     filled.update(pa.table({"user": users, "group": groups, "x": x, "y": y}))
     handle, tables = NoNoise(), filled._store.tables()
-    by_user = table.spec.unit.level == "user"
     with seeded_noise_for_tests_only(5):
-        law.draw(TableState(content(tables, by_user=by_user, columns=filled._store.columns), LISTED), handle)
+        law.draw(TableState(content_of(filled, apart=apart), LISTED), handle)
     return handle.exact, tables
 
 
 def exact(table: dps.Table, law: Any, units: list[Records]) -> dict[str, np.ndarray]:
     """What a law draws of some units, without noise."""
-    found, _ = drawn_of(table, law, units, TableContent)
+    found, _ = drawn_of(table, law, units, apart=False)
     return dict(found)
 
 
@@ -97,7 +121,7 @@ def apart(table: dps.Table, law: Any, units: list[Records]) -> list[dict[str, np
 
     Shapes, and users by number of rows, are not apart: all units together move as many bins as there are units.
     """
-    found, tables = drawn_of(table, law, units, Apart)
+    found, tables = drawn_of(table, law, units, apart=True)
     whole = [slot for slot in found if slot.startswith("shape") or slot == HELD]
     for slot in whole:
         assert found.pop(slot).sum() == len(units), slot
@@ -335,8 +359,7 @@ def test_a_users_weights_in_a_round_are_at_most_one_in_l2() -> None:
     for held in (1, 2, 5):
         filled = table.empty_like()
         filled.update(pa.table({"user": ["ann"] * held, "group": [f"g{i}" for i in range(held)]}))
-        content = TableContent(filled._store.tables(), by_user=True, columns=filled._store.columns)
-        (block,) = content.weights(nothing, law.cap)
+        (block,) = content_of(filled).weights(nothing, law.cap)
         squared = sum(int(weight) ** 2 for weight in block.sums)
         assert 0.999 * WEIGHT_ONE**2 < squared <= law.tables[-1].move.squared
 

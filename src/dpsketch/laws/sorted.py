@@ -33,7 +33,7 @@ from dpsketch.laws.content import BLOCK, Block, fresh_seed
 from dpsketch.laws.groups import SCALE, STEP, GroupTables, Kept, Measure, TableContent
 from dpsketch.laws.rounds import unit_weights
 
-__all__ = ["Records", "SortedContent", "SortedTables", "whole_users"]
+__all__ = ["Records", "SortedContent", "SortedKept", "SortedTables", "whole_users"]
 
 T = TypeVar("T")
 B = TypeVar("B")
