@@ -189,6 +189,13 @@ class Unit:
     @property
     def words(self) -> str:
         """The unit in a phrase, as in "each record added or removed (weight at most 1)"."""
+        if self.level == "record":
+            return f"{self.changed} (weight at most {self.max_weight:g})"
+        return f"{self.changed} (at most {self._keys}, weight at most {self.max_weight:g} on each)"
+
+    @property
+    def changed(self) -> str:
+        """The unit and how neighbours differ, as in "each record added or removed"."""
         match self.neighbours:
             case "add_remove":
                 change = "added or removed"
@@ -196,12 +203,7 @@ class Unit:
                 change = "replaced by another"
             case _:
                 assert_never(self.neighbours)
-        if self.level == "record":
-            return f"each record {change} (weight at most {self.max_weight:g})"
-        return (
-            f"each user with all their records {change} (at most {self._keys}, weight at most {self.max_weight:g} on "
-            "each)"
-        )
+        return f"each {'record' if self.level == 'record' else 'user with all their records'} {change}"
 
     @property
     def _keys(self) -> str:
@@ -415,6 +417,8 @@ class Guarantee:
     counted_again : {"day", "release"} or None
         Where a user may count more than once on a key: on every day of a stream, or in each of two releases that were
         combined. Answers then count user-days, or users of each release, and not users.
+    protects : str or None
+        Whom it protects, in words, where the unit's own words do not fit the kind; None for these.
     """
 
     epsilon: float
@@ -426,6 +430,7 @@ class Guarantee:
     caveat: str | None = None
     holds: bool = True
     counted_again: Again | None = None
+    protects: str | None = None
 
     def __post_init__(self) -> None:
         hold_real(self, "epsilon", "delta")
@@ -441,7 +446,7 @@ class Guarantee:
             promise += f", δ = {_rounded_up(self.delta, 3)}"
         if self.rho is not None:
             promise = f"ρ = {_rounded_up(self.rho, 4)} zero-concentrated, hence {promise}"
-        words = f"{promise}, for {self.unit.words}. {self._meaning}. Mechanism: {self.mechanism}."
+        words = f"{promise}, for {self.protects or self.unit.words}. {self._meaning}. Mechanism: {self.mechanism}."
         return f"{words} {self.caveat}" if self.caveat else words
 
     @property

@@ -46,6 +46,8 @@ class TwoTables:
         left, right = self.tables()
         return additive(budget, self.unit.neighbours, {left: 0.25, right: 0.75})
 
+    protects = None
+
     def words(self, laws: tuple[Law, ...]) -> str:
         return "two tables"
 

@@ -86,7 +86,7 @@ GROUPED = [
         "Kept.slots",
         'mass = f"CAST(floor({literal(scale)} / units) AS BIGINT)"',
         'mass = f"CAST({scale} AS BIGINT)"',
-        f"{_PRIVACY} slots_than",
+        _STEPS,
         "every record of a user has the user's mass in drawn quantiles",
     ),
     Mutant(

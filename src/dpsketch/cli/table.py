@@ -391,14 +391,14 @@ def _show(private: PrivateTable, where: ReleaseOptions, forms: Forms) -> None:
 def _explained(private: PrivateTable) -> list[str]:
     """Say what each column counts, which bounds were chosen, and what clipping cut."""
     lines, cut = [], private.cut
-    kept = f"; a user counts in at most {private.bounds.get('max_keys')} groups"  # said once, below
+    kept = f"; {private.kept}"  # said once, below
     chosen = {name for column in private.spec.columns if column.chosen for name in column.names}
     for name, words in private.meanings.items():
         how = " (bounds chosen privately)" if name in chosen else ""
         lines.append(f"{name}: {words.removesuffix(kept)}{how}.{_cut_words(cut.get(name, 0.0), 'Clipping')}")
     if "max_keys" in cut:
         how = " (chosen privately)" if private.spec.unit.chosen else ""
-        most = f"A user counts in at most {private.bounds['max_keys']} groups{how}."
+        most = f"{private.kept.capitalize()}{how}."
         lines.append(f"{most}{_cut_words(cut['max_keys'], 'That')}")
     gain = private.gain_over_users
     if gain is not None and gain > 1:

@@ -72,6 +72,10 @@ class Plan(Protocol):
     def words(self, laws: tuple[Law, ...]) -> str:
         """Return the mechanism in words."""
 
+    @property
+    def protects(self) -> str | None:
+        """Whom a release protects, in words; None for the unit's own words."""
+
 
 class Derived(ABC):
     """What was computed from draws of one law or several, at no cost: a sum of releases, a window of a stream.
@@ -231,6 +235,7 @@ def promise(plan: Plan, receipt: Receipt) -> Guarantee:
         caveat=_caveat(plan.unit, receipt) if receipt.holds else SEEDED,
         holds=receipt.holds,
         counted_again=next((law.counted_again for law in laws if law.counted_again), None),
+        protects=plan.protects,
     )
 
 

@@ -174,7 +174,9 @@ class CornerTable(Law):
             else f"groups listed from {self.cutoff / self.corner:.4g} on"
         )
         scale = self.cells.sensitivity / self.cells.epsilon / self.corner
-        return f"corners of {len(self.measures)} columns with discrete Laplace noise, scale = {scale:.4g}; {names}"
+        count = len(self.measures)
+        what = f"corners of {count} column{'' if count == 1 else 's'}" if count else "head counts"
+        return f"{what} with discrete Laplace noise, scale = {scale:.4g}; {names}"
 
     @property
     def steps(self) -> int:

@@ -47,6 +47,11 @@ class Spec:
         return f"by {self.unit.level}"
 
     @property
+    def protects(self) -> str | None:
+        """Whom a release protects, in words; None for the unit's own words."""
+        return None
+
+    @property
     def weight_grid(self) -> WeightGrid:
         """How weights become whole units."""
         return WeightGrid(getattr(self, "grid", 1), self.unit.max_weight) if self.weighs else WeightGrid(1, 1)

@@ -495,11 +495,17 @@ class PrivateTable(SketchRelease):
         return found
 
     @property
+    def kept(self) -> str:
+        """In how many groups a user counts, in words."""
+        most = self.bounds.get("max_keys")
+        return f"a user counts in at most {most} group{'' if most == 1 else 's'}"
+
+    @property
     def meanings(self) -> dict[str, str]:
         """Definition of each number, in words."""
         by_user, found = self.spec.unit.level == "user", dict[str, str]()
         bounds = self.bounds
-        kept = f"; a user counts in at most {bounds['max_keys']} groups" if by_user else ""
+        kept = f"; {self.kept}" if by_user else ""
         for column in self.spec.columns:
             measure = self.spec.measure_of(column)
             clipped = ""

@@ -99,6 +99,14 @@ class TableSpec(Spec):
         return f"by {', '.join(self.by)}"
 
     @property
+    def protects(self) -> str | None:
+        """Whom a release protects, in words: values are clipped, and have no weight."""
+        if self.unit.level == "record":
+            return self.unit.changed
+        most = "a privately chosen number of" if self.unit.chosen else f"{self.unit.max_keys}"
+        return f"{self.unit.changed} (counted in at most {most} group{'' if self.unit.max_keys == 1 else 's'})"
+
+    @property
     def key_columns(self) -> tuple[str, ...]:
         """The columns of compound keys; empty if one column names a group."""
         return self.by if len(self.by) > 1 else ()
