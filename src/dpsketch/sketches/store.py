@@ -491,7 +491,7 @@ def _run(step: Callable[[], T]) -> T:
         step,
         lambda error: SourceError(
             f"the records could not be grouped ({type(error).__name__}). Most likely the memory or the temporary "
-            "directory is too small. Give a Histogram memory_limit= and temp_directory=, or larger ones."
+            "directory is too small. Give memory_limit= and temp_directory=, or larger ones."
         ),
     )
 

@@ -169,7 +169,7 @@ def named_column(keys: Any, key_type: KeyType | None) -> tuple[pa.ChunkedArray, 
     if held == TEXT_FINGERPRINTS:
         raise InvalidInput("a histogram has the names of keys, and these are their fingerprints: give the keys.")
     if held == pa.uint64() and any(_largest(chunk) >= 2**63 for chunk in column.chunks):
-        raise InvalidInput("a histogram's integer keys are below 2**63, and one is not. Pass such keys as text.")
+        raise InvalidInput("integer keys and groups are below 2**63, and one is not. Pass them as text.")
     return column, found, declared
 
 
