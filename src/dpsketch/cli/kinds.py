@@ -90,7 +90,10 @@ def _groups(path: Path, spec: Any) -> list[Any]:
         typed = (canonical(typed_names(each, kind)) for each, kind in zip(columns, spec.types, strict=True))
         texts = [each.to_pylist() for each in typed if each is not None]
     if len(spec.by) == 1:
-        return [int(name) for name in texts[0]] if spec.key_type == "int" else [str(name) for name in texts[0]]
+        try:
+            return [int(name) for name in texts[0]] if spec.key_type == "int" else [str(name) for name in texts[0]]
+        except ValueError:
+            raise InvalidInput(f"{path}: the groups are whole numbers, and the list has another entry.") from None
     return [tuple(map(str, row)) for row in zip(*texts, strict=True)]
 
 

@@ -303,6 +303,8 @@ def _asked_by_options(values: Mapping[str, Any]) -> Asked:
     flags, groups = gather(UserOptions, values), gather(GroupOptions, values)
     if not values["sources"]:
         raise click.UsageError("Name what to read: SOURCE….")
+    if groups.users and flags.user is None:
+        raise InvalidInput("--users counts users: name the column that says whose a record is with --user.")
     reader = _Reader()
     by = reader.groups(groups.by)
     columns = bounded(
@@ -414,7 +416,7 @@ def _explained(private: PrivateTable) -> list[str]:
 
 def _cut_words(cut: float | None, what: str) -> str:
     if cut is None:
-        return f" {what} cuts a part that noise hides."
+        return f" How much {what.lower()} cuts cannot be told from the noise; it may be most."
     return f" {what} cuts about {cut:.0%}." if cut >= 0.005 else ""
 
 

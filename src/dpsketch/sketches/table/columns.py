@@ -148,7 +148,8 @@ def mean(
     value : str
         The column.
     bounds : pair of float, optional
-        The range of one value; values outside are clipped. By default the release chooses a range privately.
+        The range of one value, or of one user's mean with ``over="users"``; what lies outside is clipped. By default
+        the release chooses a range privately.
     over : {"records", "users"}
         ``"records"`` gives each record the same weight, as SQL's AVG does. ``"users"`` averages each user's own mean,
         and has less noise.

@@ -71,6 +71,9 @@ class TableView:
     def __len__(self) -> int:
         return len(self._order)
 
+    def __repr__(self) -> str:
+        return self.to_text()
+
     def arranged(self, rows: Any, columns: Sequence[str] | None = None) -> TableView:
         """Return a view of some of the rows, in the order in which they are given, and of some of the columns.
 

@@ -103,8 +103,9 @@ class TableSpec(Spec):
         """Whom a release protects, in words: values are clipped, and have no weight."""
         if self.unit.level == "record":
             return self.unit.changed
-        most = "a privately chosen number of" if self.unit.chosen else f"{self.unit.max_keys}"
-        return f"{self.unit.changed} (counted in at most {most} group{'' if self.unit.max_keys == 1 else 's'})"
+        if self.unit.chosen:
+            return f"{self.unit.changed} (the number of groups in which a user counts is chosen privately)"
+        return f"{self.unit.changed} (counted in at most {self.unit.max_keys} group{'s' * (self.unit.max_keys > 1)})"
 
     @property
     def key_columns(self) -> tuple[str, ...]:
