@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
 __all__ = ["TableQuery", "bounded", "sql"]
 
 Range = tuple[float, float]
+
+_KNOWN = (
+    "SELECT table_catalog, table_schema, table_name FROM information_schema.tables "
+    "WHERE lower(table_name) = lower(?) AND (CAST(? AS VARCHAR) IS NULL OR lower(table_schema) = lower(?))"
+)
 
 
 def sql(
@@ -96,8 +102,10 @@ def sql(
     Privacy
     -------
     (ε, δ)-differential privacy for the unit and the neighbour relation, of the whole release, whatever ``HAVING``,
-    ``ORDER BY`` and ``LIMIT`` show of it. A record with a missing group, user or value counts for nothing in any
-    column, also where SQL would count it.
+    ``ORDER BY`` and ``LIMIT`` show of it. It holds for the rows that ``FROM`` gives: each must depend on its own user's
+    records alone (on its own record, without a user). A view with a public table joined keeps that; one with a window,
+    an aggregate, or other users' rows does not, and nothing checks a view. A record with a missing group, user or value
+    counts for nothing in any column, also where SQL would count it.
 
     Examples
     --------
@@ -220,7 +228,11 @@ class TableQuery:
     def shown(self, private: PrivateTable) -> PrivateTable:
         """Return the release with the columns, rows and order of the query."""
         selected = [name if isinstance(name, str) else self._names[name] for name in self.asked.selected]
-        places = self.asked.places(private.to_arrow(), self._names)
+        try:
+            places = self.asked.places(private.to_arrow(), self._names)
+        except SourceError:  # a public list may hold what is no date, say; the release is paid for by now
+            warnings.warn("HAVING and ORDER BY do not fit the listed groups: all rows are shown.", stacklevel=3)
+            return private
         return private.showing(private.rows.arranged(places, selected))
 
     @property
@@ -313,7 +325,17 @@ def _with(column: Column, what: str, value: Any) -> Column:
 
 def _relation(connection: Any, asked: GroupQuery) -> Any:
     """Return a table or a view of a DuckDB connection."""
-    name = ".".join('"' + each.replace('"', '""') + '"' for each in (asked.schema, asked.source) if each is not None)
+    # The name of a file is no table: DuckDB would read it, and take types from its values.
+    known = guarded(
+        lambda: connection.execute(_KNOWN, [asked.source, asked.schema, asked.schema]).fetchall(),
+        lambda _: SourceError("the connection cannot say which tables it has."),
+    )
+    if len(known) != 1:
+        raise InvalidInput(
+            "the connection has no table or view of the name in FROM, or several in different schemas. A file is read "
+            "without data=."
+        )
+    name = ".".join('"' + each.replace('"', '""') + '"' for each in known[0])
     return guarded(
         lambda: connection.table(name),
         lambda _: SourceError("the connection has no table or view of the name in FROM. Check the name."),

@@ -43,6 +43,7 @@ WORTHLESS: list[Any] = [
     [2**62], {}, {"a": 1},
 ]  # fmt: skip
 RECORD = dps.per_record()
+TABLE = [dps.count(), dps.sum("x"), dps.quantiles("x", [0.5])]
 
 
 def _filled(sketch: Any, keys: Any) -> Any:
@@ -65,6 +66,7 @@ SKETCHES: dict[str, Callable[[], Any]] = {
     "distinct": lambda: _filled(dps.DistinctSketch(unit=RECORD, buckets=16), [1, 2]),
     "distinct-set": lambda: _filled(dps.DistinctSet(unit=RECORD), [1, 2]),
     "ranges": lambda: _filled(dps.RangeSketch(unit=RECORD, bits=4), [1, 2]),
+    "table": lambda: _filled(dps.Table(by="key", columns=TABLE), pa.table({"key": ["a", "b"], "x": [1.0, 2.0]})),
     "quantiles": lambda: _filled(dps.QuantileSketch(unit=RECORD, bits=4, quantiles=[0.5]), [1, 2]),
 }
 
@@ -86,7 +88,7 @@ def documents() -> dict[str, tuple[bytes, bool]]:
     made: dict[str, tuple[bytes, bool]] = {}
     for name, make in SKETCHES.items():
         made[f"{name} sensitive"] = (make().to_sensitive_bytes(), True)
-        budget = {"epsilon": 1.0, "delta": 0.5 if name.startswith("histogram") else 0.0}
+        budget = {"epsilon": 1.0, "delta": 0.5 if name.startswith(("histogram", "table")) else 0.0}
         made[f"{name} released"] = (files.encode(make().release(**budget).to_document()), False)
     bitmap = SKETCHES["distinct"]().release_mergeable(epsilon=1.0)
     made["distinct-bitmap released"] = (files.encode(bitmap.to_document()), False)

@@ -526,7 +526,7 @@ WORDS = [
     ),
     Mutant(
         "words-other-relation",
-        "Unit.words",
+        "Unit.changed",
         'change = "replaced by another"',
         'change = "added or removed"',
         "tests/unit/test_second_opinion.py",

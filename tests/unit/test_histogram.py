@@ -340,7 +340,7 @@ def test_reading_that_is_interrupted_changes_nothing(act: str, monkeypatch: pyte
         "write": lambda sketch: sketch.to_sensitive_bytes(),
     }
     sketch = filled()
-    whole = store._Database.run
+    whole = store.PrivateDatabase.run
 
     def interrupted(self: Any, statement: str) -> int:
         whole(self, statement)
@@ -348,7 +348,7 @@ def test_reading_that_is_interrupted_changes_nothing(act: str, monkeypatch: pyte
             raise KeyboardInterrupt
         return 0
 
-    monkeypatch.setattr(store._Database, "run", interrupted)
+    monkeypatch.setattr(store.PrivateDatabase, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         acts[act](sketch)
     monkeypatch.undo()

@@ -174,6 +174,7 @@ MADE = {
     "Proposal Publications Published Quantile RankError Received RecordColumns ReleasePreview RowTable Rows",
     "SearchPrediction Segments Seizable SharedNoise Silent SketchedLevel Spent Spread State Stretch Sum",
     "SupportProtocol Survival Table TableShape Tally Terms TextKeys TooLow Vector VectorBatch Votes Waves",
+    "Centred CentredTable Column CornerTable Corners LaplaceSum Measure RankDraws TableSpec",
     "WeightedRounds Weights _Added _Children _CountMean _Measured _Projected _Weighed",
 }
 PACKAGES = (accounting, core, laws, ledger, local, plan, sketches)

@@ -14,6 +14,7 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dpsketch as dps
@@ -123,6 +124,25 @@ def merged(missing: int) -> Any:
 
 def collected(protocol: local.LocalProtocol, sets: Any = SETS) -> local.Collector:
     return protocol.collector().add(protocol.report(sets))
+
+
+SALES = pa.table({"key": ["tea", "rum", "tea"] * 40, "user": list(range(60)) * 2, "x": [1.0, 2.0, 4.0] * 40})
+
+
+def sales(**options: Any) -> dps.Table:
+    columns = [dps.count(), dps.sum("x", bounds=(0, 5))]
+    table = dps.Table(by="key", columns=columns, user="user", **options)
+    table.update(SALES)
+    return table
+
+
+def asked(**numbers: Any) -> dps.PrivateTable:
+    query = "SELECT key, COUNT(*), MEDIAN(x) FROM sales GROUP BY key"
+    return dps.sql(query, {"sales": SALES}, user="user", groups=["tea", "rum"], **numbers)
+
+
+def method_of_a_table(name: str) -> Any:
+    return getattr(sales(max_keys=2).release(epsilon=1, delta=0.001, groups=["tea", "rum"]), name)
 
 
 def released(kind: type, **arguments: Any) -> Any:
@@ -617,6 +637,29 @@ CASES = [
     ),
     Case("Estimates.plot", lambda: dps.Estimates(WORDS, *[np.ones(3)] * 3, 0.9).plot, {"n": 2}),
     Case("percentage", fixed(privacy.percentage), {"probability": 0.7}),
+    *(Case(each.__name__, fixed(each), {"weight": 2}) for each in (dps.count, dps.users)),
+    *(
+        Case(each.__name__, fixed(each), {"weight": 2, "bounds": (0, 5)}, {"value": "x"})
+        for each in (dps.sum, dps.mean)
+    ),
+    Case(
+        "quantiles",
+        fixed(dps.quantiles),
+        {"shares": [0.5, 0.9], "bounds": (0, 5), "grid": 1, "weight": 2},
+        {"value": "x"},
+    ),
+    Case("Table", fixed(sales), {"max_keys": 2, "max_records": 3}),
+    *(Case("Table.release", lambda: sales().release, budget, {"groups": ["tea", "rum"]}) for budget in BUDGETS[::2]),
+    Case("Table.release", lambda: sales(max_keys=2).release, BUDGETS[1], {"groups": ["tea", "rum"]}),
+    Case("sql", fixed(asked), {"epsilon": 1, "delta": 0.001, "max_keys": 2, "max_records": 3, "grid": {"x": 1}}),
+    Case("sql", fixed(asked), {"rho": 0.1}),
+    *(
+        Case(f"PrivateTable.{name}", partial(method_of_a_table, name), {"confidence": 0.9, "max_relative_error": 0.5})
+        for name in ("to_arrow", "to_csv", "to_json", "to_pandas", "to_polars", "to_text")
+    ),
+    Case("PrivateTable.to_text", partial(method_of_a_table, "to_text"), {"limit": 1}),
+    Case("PrivateTable.others_at", partial(method_of_a_table, "others_at"), {"confidence": 0.9}),
+    Case("PrivateTable.plot", partial(method_of_a_table, "plot"), {"n": 1}),
     *(
         Case("Budget", fixed(privacy.Budget), {"epsilon": None, "delta": None, "rho": None, **budget})
         for budget in BUDGETS
@@ -627,7 +670,7 @@ CASES = [
 RESULTS = {
     "Audit Charge CapLoss Claim Entry Estimate Estimates Finding Guarantee LocalProtocol Mechanism PrivateDensity",
     "PrivateDistinct PrivateDistinctBitmap PrivateMoment Problem Proposal Quantile Received Report Spent",
-    "PrivateDistinctCount PrivateSeries PrivateSeries.question",
+    "PrivateDistinctCount PrivateSeries PrivateSeries.question PrivateTable.widened",
     "PrivateHistogram PrivateHistogram.of PrivateQuantiles BoundCurve",
     "LocalProtocol.frequencies LocalProtocol.variance Collector.plot Payment.create",
     "Payment.record_day",

@@ -313,6 +313,8 @@ def _asked_by_options(values: Mapping[str, Any]) -> Asked:
         weights=_numbers(groups.importance, "--importance", "sum_amount=4"),
         by_user=flags.user is not None,
     )
+    if flags.user in reader.computed:
+        raise InvalidInput("a computed column has the name of the user's column, which it would replace. Rename it.")
     made = Table(by=by, columns=columns, user=flags.user, **_user_arguments(flags))
     read = Columns(
         key=by if len(by) > 1 else by[0],
@@ -416,7 +418,7 @@ def _explained(private: PrivateTable) -> list[str]:
 
 def _cut_words(cut: float | None, what: str) -> str:
     if cut is None:
-        return f" How much {what.lower()} cuts cannot be told from the noise; it may be most."
+        return f" How much {what.lower()} cuts is not known; it may be most."
     return f" {what} cuts about {cut:.0%}." if cut >= 0.005 else ""
 
 

@@ -156,9 +156,11 @@ class Shape:
         seen = self.seen
         if seen is None:
             return None
-        above, below = self._excess(seen, np.array([low, high]))
-        total = float(seen @ np.abs(_middles()))
-        return min(1.0, float(above[1] + below[0]) / total) if total else 0.0
+        # Of a bin that holds a bound nothing is known to be cut: all its values may lie on one side.
+        middles, (lowest, highest) = _middles(), bin_ranges()
+        beyond = np.where(lowest > high, middles - high, 0.0) + np.where(highest < low, low - middles, 0.0)
+        total = float(seen @ np.abs(middles))
+        return min(1.0, float(seen @ beyond) / total) if total else 0.0
 
     def _excess(self, seen: Floats, points: Floats) -> tuple[Floats, Floats]:
         """Return the mean of what values have above, and below, each point."""

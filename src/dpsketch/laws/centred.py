@@ -399,7 +399,7 @@ class CentredTable(Law):
         wanted = {LISTED, FOUND, WEIGHTS, USERS, *([] if self.held is None else [HELD])}
         wanted |= {name(place) for place in range(len(self.measures)) for name in (shape_of, column_of)}
         chosen = {
-            chosen_of(place): (1 << measure.levels) - 1 if measure.kind == "quantiles" else 2
+            chosen_of(place): ((1 << measure.levels) - 1, "tree") if measure.kind == "quantiles" else (2, measure.kind)
             for place, measure in enumerate(self.measures)
             if measure.kind == "quantiles" or measure.stated is None
         }
@@ -412,7 +412,7 @@ class CentredTable(Law):
         good = are_integers(arrays, WEIGHTS, (len(arrays[FOUND]),)) and are_integers(arrays, USERS, (rows,))
         good = good and (self.held is None or are_integers(arrays, HELD, (len(EDGES),)))
         good = good and (not self.chosen or (are_integers(arrays, KEPT, (1,)) and int(arrays[KEPT][0]) in BOUNDS))
-        good = good and all(are_chosen(arrays[name], size) for name, size in chosen.items())
+        good = good and all(are_chosen(arrays[name], *facts) for name, facts in chosen.items())
         for place, measure in enumerate(self.measures):
             shape = (rows,) if measure.kind != "quantiles" else (rows, (1 << measure.levels) - 1)
             good = (
@@ -438,12 +438,17 @@ def chosen_of(place: int) -> str:
     return f"chosen{place}"
 
 
-def are_chosen(array: Any, size: int) -> bool:
-    """Say whether numbers of a file are bounds or edges: increasing, and within reach unless they are infinite."""
+def are_chosen(array: Any, size: int, kind: str) -> bool:
+    """Say whether numbers of a file are bounds or edges of a column: increasing, and within reach.
+
+    Edges of a tree may be infinite, and the bounds of a count are whole numbers from 1 on.
+    """
     found = np.asarray(array)
     if found.dtype != np.float64 or found.shape != (size,) or np.isnan(found).any():
         return False
-    inside = found[found < np.inf]
+    if kind == "count" and (found[0] != 1 or found[1] != np.floor(found[1])):
+        return False
+    inside = found[found < np.inf] if kind == "tree" else found
     return bool((found[1:] >= found[:-1]).all() and (np.abs(inside) <= _FARTHEST).all())
 
 

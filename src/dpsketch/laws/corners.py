@@ -70,7 +70,7 @@ __all__ = ["CELLS", "OTHERS", "CornerTable", "cells_table", "corner_steps", "tai
 CELLS, OTHERS = "cells", "others"
 _LARGEST_CELL = 30
 _ROUNDING = 1 + 1e-9
-# The rows of a public list are few; for bounds of columns whose names are found later this number is assumed.
+# Bounds of columns are chosen before names are found, for this number of rows.
 _GUESSED_ROWS = 300
 
 
@@ -245,7 +245,8 @@ class CornerTable(Law):
                 arrays[shape_of(shape)] = handle.add(kept.shape(measure), f"shape {shape}")
         for place, measure in enumerate(self.measures):
             if measure.stated is None:
-                arrays[chosen_of(place)] = self._chosen(place, arrays)
+                guess = len(everyone) + 1 if self.cutoff is None else _GUESSED_ROWS
+                arrays[chosen_of(place)] = self._chosen(place, arrays, guess)
         bounds = [self.range_of(place, arrays)[:2] for place in range(len(self.measures))]
         exact = kept.cells([*zip(self.measures, bounds, strict=True)], self.steps, 1)
         if self.cutoff is None:
@@ -295,14 +296,12 @@ class CornerTable(Law):
         low, high = self.measures[place].stated or np.asarray(arrays[chosen_of(place)], np.float64).tolist()
         return Bounds(low, high, self.shape(place, arrays).cut(low, high))
 
-    def _chosen(self, place: int, arrays: Arrays) -> Floats:
+    def _chosen(self, place: int, arrays: Arrays, rows: int) -> Floats:
         """Return the bounds of a linear column with the least predicted error, by its shape."""
         measure, shape = self.measures[place], self.shape(place, arrays)
         variance = self.cells.variance * (1 << len(self.measures)) / self.corner**2
         values = max(float(np.sum(shape.bins)), 1.0) * self.keys
-        found = shape.choose(
-            rows=_GUESSED_ROWS, spread=1 / _GUESSED_ROWS, values=values, column=variance, users=variance
-        )
+        found = shape.choose(rows=rows, spread=1 / rows, values=values, column=variance, users=variance)
         return np.array([1.0, max(1.0, float(round(found.high)))] if measure.kind == "count" else found[:2])
 
     def domain(self, place: int, arrays: Arrays) -> tuple[Floats, Integers]:
@@ -326,21 +325,22 @@ class CornerTable(Law):
         wanted = {LISTED, FOUND, CELLS, *(shape_of(place) for place in range(len(self.shapes)))}
         wanted |= {name(place) for place in range(len(self.quantiles)) for name in (column_of, _firsts_of)}
         first = len(self.measures)
-        bounds = {chosen_of(place) for place, measure in enumerate(self.measures) if measure.stated is None}
+        bounds = {chosen_of(place): each.kind for place, each in enumerate(self.measures) if each.stated is None}
         edges = {chosen_of(first + place): _firsts_of(place) for place in range(len(self.quantiles))}
-        if set(arrays) != wanted | bounds | edges.keys() or not are_names(arrays[LISTED], arrays[FOUND]):
+        if set(arrays) != wanted | bounds.keys() | edges.keys() or not are_names(arrays[LISTED], arrays[FOUND]):
             return False
         if (len(arrays[FOUND]) and self.cutoff is None) or (len(arrays[LISTED]) and self.cutoff is not None):
             return False
         rows = self.listed(arrays)
         good = are_integers(arrays, CELLS, (rows + 1, 1 << len(self.measures)))
         good = good and all(are_integers(arrays, shape_of(place), (BINS,)) for place in range(len(self.shapes)))
-        good = good and all(are_chosen(arrays[name], 2) for name in bounds)
-        good = good and all(are_chosen(arrays[name], len(arrays[starts]) - 2) for name, starts in edges.items())
+        good = good and all(are_chosen(arrays[name], 2, kind) for name, kind in bounds.items())
         for place, draws in enumerate(self.draws):
-            name, starts = column_of(place), arrays[_firsts_of(place)]
-            good = good and are_integers(arrays, _firsts_of(place), None) and np.ndim(starts) == 1
-            good = good and int(starts[0]) == 0 and int(starts[-1]) == draws.slots and bool((np.diff(starts) > 0).all())
+            name, starts = column_of(place), np.asarray(arrays[_firsts_of(place)])
+            good = good and are_integers(arrays, _firsts_of(place), None) and starts.ndim == 1 and len(starts) > 1
+            good = good and int(starts[0]) == 0 and int(starts[-1]) == draws.slots
+            good = good and bool((np.diff(starts.astype(np.int64)) > 0).all())
+            good = good and are_chosen(arrays[chosen_of(first + place)], len(starts) - 2, "edges")
             good = good and are_integers(arrays, name, (rows, 3, len(draws.shares)))
             good = good and (not rows or 0 <= int(np.min(arrays[name])) <= int(np.max(arrays[name])) < draws.slots)
         good = good and all(is_sane(arrays[name]) for name in wanted - {LISTED, FOUND})

@@ -32,7 +32,7 @@ from dpsketch.laws.choice import EDGES as HELD_EDGES
 from dpsketch.laws.content import Block, Tables, UserContent, fresh_seed
 from dpsketch.laws.rounds import WEIGHT_ONE
 
-__all__ = ["SCALE", "STEP", "GroupTables", "Kept", "Measure", "TableContent", "word"]
+__all__ = ["LARGEST_SCALE", "SCALE", "STEP", "GroupTables", "Kept", "Measure", "TableContent", "word"]
 
 SCALE = 1 << 28
 """What one pair of a unit and a row adds to a column at most."""
@@ -40,7 +40,7 @@ STEP = 2.0**-20
 """Values are added up in whole multiples of it, where the unit is a user."""
 
 # The quotient by a width that is nearly nothing stays finite.
-_LARGEST_SCALE = 2.0**1000
+LARGEST_SCALE = 2.0**1000
 
 MeasureKind = Literal["count", "total", "user_mean", "record_mean", "quantiles"]
 
@@ -331,7 +331,7 @@ def _clipped(value: str, bounds: tuple[float, float], steps: int, dither: str = 
     """Return SQL for where a value lies between bounds, in whole steps from 0 to ``steps``."""
     low, high = (literal(bound) for bound in bounds)
     wide = bounds[1] - bounds[0]
-    scale = literal(min(steps / wide, _LARGEST_SCALE) if wide > 0 else 0.0)
+    scale = literal(min(steps / wide, LARGEST_SCALE) if wide > 0 else 0.0)
     place = f"floor((greatest(least({value}, {high}), {low}) - {low}) * {scale} + {dither})"
     return f"least(CAST({place} AS BIGINT), {steps})"
 

@@ -30,7 +30,7 @@ from dpsketch.hashing import FINGERPRINT_SEED
 from dpsketch.laws.bounds import BINS, EDGES
 from dpsketch.laws.choice import EDGES as HELD_EDGES
 from dpsketch.laws.content import BLOCK, Block, fresh_seed
-from dpsketch.laws.groups import SCALE, STEP, GroupTables, Kept, Measure, TableContent
+from dpsketch.laws.groups import LARGEST_SCALE, SCALE, STEP, GroupTables, Kept, Measure, TableContent
 from dpsketch.laws.rounds import unit_weights
 
 __all__ = ["Records", "SortedContent", "SortedKept", "SortedTables", "whole_users"]
@@ -144,7 +144,8 @@ class Pairs(NamedTuple):
 
     def kept(self, which: Mask) -> Pairs:
         """Return some of the pairs."""
-        number = np.where(which, np.cumsum(which) - 1, -1)[self.numbers]
+        # The last entry stands for runs that were left out before.
+        number = np.append(np.where(which, np.cumsum(which) - 1, -1), -1)[self.numbers]
         users, rows, units, prints = (column[which] for column in self[:4])
         return Pairs(users, rows, units, prints, self.starts.copy(), number, self.length, self.values)
 
@@ -417,6 +418,8 @@ def _itself(pairs: Pairs) -> Pairs:
 def _clipped(value: Floats, bounds: tuple[float, float], steps: int, dither: Floats | float = 0.5) -> Integers:
     """Return where values lie between bounds, in whole steps from 0 to ``steps``."""
     low, high = bounds
-    scale = steps / (high - low) if high > low else 0.0
+    scale = min(steps / (high - low), LARGEST_SCALE) if high > low else 0.0
     place = np.floor((np.maximum(np.minimum(value, high), low) - low) * scale + dither)
-    return np.minimum(place.astype(np.int64), steps)
+    # Clipped again before the cast: what is no number, or too large for one, may become any integer.
+    found: Integers = np.clip(np.nan_to_num(place, nan=0.0), 0, steps).astype(np.int64)
+    return found

@@ -43,8 +43,8 @@ _INSTEAD = {
 }
 _FROM = {
     "EMPTY": "names no source. Say FROM 'file.parquet'",
-    "JOIN": "joins sources, so that one record could touch many rows. Join them beforehand, into one source whose rows "
-    "say which user they belong to",
+    "JOIN": "joins sources, so that one record could touch many rows. Join beforehand only what keeps each row "
+    "a matter of its own user: with a public table, or by the user",
     "SUBQUERY": "reads a subquery, in which one record could touch many rows. Name a file, a frame or a table",
     "TABLE_FUNCTION": "calls a function in FROM. Name the file itself in quotes, as in FROM 'events.parquet'",
 }
@@ -329,8 +329,10 @@ class _Reader:
             return self._quantile(name, arguments, (item["order_bys"] or {}).get("orders") or [])
         if (item["order_bys"] or {}).get("orders"):
             raise _refusal(f"orders what {name} reads, which changes nothing. Leave that out")
-        if name == "count_star" or (name == "count" and len(arguments) == 1 and arguments[0]["class"] == "CONSTANT"):
+        if name == "count_star":
             return Aggregate("count")
+        if any(each["class"] == "CONSTANT" for each in arguments):
+            raise _refusal(f"gives {name} a constant. COUNT(*) counts records")
         if len(arguments) != 1:
             raise _refusal(f"gives {name} {len(arguments)} arguments. It takes one")
         (argument,) = arguments

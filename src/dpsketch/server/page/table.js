@@ -35,7 +35,7 @@ function meanings({ meanings: words, cut, bounds }) {
   );
   const { max_keys: groups, max_records: records } = bounds;
   const pairs = cut.max_keys ? ` That leaves out ${about(cut.max_keys)} of the pairs of users and groups.` : "";
-  const users = `A user counts in at most ${groups} groups${records ? `, with at most ${records} records in each` : ""}.`;
+  const users = `A user counts in at most ${groups} group${groups === 1 ? "" : "s"}${records ? `, and counts and means over records take at most ${records} of its records in each` : ""}.`;
   return [
     h("h3", {}, "What the numbers are"),
     h("dl", { class: "meanings" }, entries),

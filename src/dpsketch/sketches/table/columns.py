@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from dpsketch.core.codec import stored
 from dpsketch.errors import InvalidInput
-from dpsketch.numbers import real_number
+from dpsketch.numbers import hold_real, real_number
 
 __all__ = ["Column", "Over", "count", "mean", "pair", "quantiles", "sum", "users"]
 
@@ -59,7 +59,9 @@ class Column:
             raise InvalidInput(f"a {self.kind} column {'needs' if self.value is None else 'takes no'} value column.")
         if self.over not in ("records", "users"):
             raise InvalidInput("over is 'records' or 'users'.")
-        if not (0 < real_number("weight", self.weight) < math.inf):
+        hold_real(self, "weight")
+        hold_real(self, "low", "high", "grid", optional=True)
+        if not 0 < self.weight < math.inf:
             raise InvalidInput("weight must be positive and finite.")
         if self.low is not None and not (-_LARGEST <= self.low <= (self.high or 0.0) <= _LARGEST):
             raise InvalidInput("bounds are (low, high), with low at most high, both within 2**50.")

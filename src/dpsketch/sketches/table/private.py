@@ -470,15 +470,21 @@ class PrivateTable(SketchRelease):
         if self.spec.unit.level == "user":
             found["max_keys"] = self.law.rows_of_a_user(arrays)
         for column in self.spec.columns:
-            measure = self.spec.measure_of(column)
-            if measure is None or measure.kind == "quantiles":
-                continue
-            low, high, _ = self._decoded.ranges[measure]
-            for name in column.names:
-                found[name] = (low, high)
+            if (ends := self._range_of(column)) is not None:
+                found |= dict.fromkeys(column.names, ends)
         if self.spec.unit.level == "user" and isinstance(self.law, CentredTable):
             found["max_records"] = self.law.records_of_a_user(arrays)
         return found
+
+    def _range_of(self, column: Column) -> tuple[float, float] | None:
+        """Return to which range the numbers of a column are clipped; None for head counts."""
+        measure = self.spec.measure_of(column)
+        if measure is None:
+            return None
+        if measure.kind != "quantiles":
+            return self._decoded.ranges[measure][:2]
+        place = self.spec.measures().index(measure)
+        return self.law.shape(place, self.drawn.parts[TABLE].arrays).domain(measure.stated)
 
     @property
     def cut(self) -> dict[str, float | None]:
@@ -510,10 +516,9 @@ class PrivateTable(SketchRelease):
         bounds = self.bounds
         kept = f"; {self.kept}" if by_user else ""
         for column in self.spec.columns:
-            measure = self.spec.measure_of(column)
-            clipped = ""
-            if measure is not None and measure.kind != "quantiles" and column.kind != "count":
-                low, high, _ = self._decoded.ranges[measure]
+            clipped, ends = "", self._range_of(column)
+            if ends is not None and column.kind != "count":
+                low, high = ends
                 clipped = f", clipped to {number_text(low)} to {number_text(high)}"
             each = " for each user" if by_user and column.kind == "sum" else ""
             for name in column.names:
@@ -529,7 +534,7 @@ class PrivateTable(SketchRelease):
                         over = f" over {column.over}" if by_user else ""
                         words = f"mean of {column.value}{over}{clipped}{kept}"
                     case "quantiles":
-                        words = f"quantile of {column.value}{', users weigh alike' if by_user else ''}{kept}"
+                        words = f"quantile of {column.value}{', users weigh alike' if by_user else ''}{clipped}{kept}"
                 found[name] = words
         return found
 

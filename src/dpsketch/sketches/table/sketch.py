@@ -53,7 +53,8 @@ class Table(Sketch[TableSpec, PrivateTable]):
     max_keys : int or "auto", optional
         Maximum number of groups in which a user counts. By default each release chooses it privately.
     max_records : int or "auto", optional
-        Maximum number of a user's records that count in one group. By default each release chooses it privately.
+        Maximum number of a user's records in one group, for counts and means over records; the range of a user's total
+        bounds sums. By default each release chooses it privately.
     neighbours : {"add_remove", "replace"}
         The neighbour relation of the guarantee.
     memory_limit : str, optional
