@@ -17,8 +17,9 @@ from scipy.special import log_ndtr
 
 _SENTENCE = re.compile(
     r"(?:ρ = (?P<rho>\S+) zero-concentrated, hence )?ε = (?P<epsilon>[^,\s]+)(?:, δ = (?P<delta>[^,\s]+))?, for each "
-    r"(?P<level>record|user)(?: with all their records)? (?P<change>added or removed|replaced by another) "
-    r"\((?:at most (?P<keys>\d+) keys?, )?weight at most (?P<weight>[^\s)]+)"
+    r"(?P<level>record|user)(?: with all their records)? (?P<change>added or removed|replaced by another)"
+    r"(?: \((?:(?:at most (?P<keys>\d+) keys?, )?weight at most (?P<weight>[^\s)]+)|"
+    r"counted in at most (?P<groups>\d+) groups?\))|\.)"
 )
 
 
@@ -64,8 +65,8 @@ class Promise:
             float(found["delta"] or 0),
             found["level"],
             found["change"] == "replaced by another",
-            int(found["keys"] or 1),
-            float(found["weight"]),
+            int(found["keys"] or found["groups"] or 1),
+            float(found["weight"] or 1),
         )
 
     def is_for(self, unit: dict[str, Any]) -> bool:

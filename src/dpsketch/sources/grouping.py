@@ -331,8 +331,10 @@ class _Reader:
             raise _refusal(f"orders what {name} reads, which changes nothing. Leave that out")
         if name == "count_star":
             return Aggregate("count")
-        if any(each["class"] == "CONSTANT" for each in arguments):
-            raise _refusal(f"gives {name} a constant. COUNT(*) counts records")
+        if name == "count" and len(arguments) == 1 and arguments[0]["class"] == "CONSTANT":
+            if item["distinct"] or arguments[0]["value"]["is_null"]:
+                raise _refusal("counts a constant, which says nothing of records. COUNT(*) counts these")
+            return Aggregate("count")
         if len(arguments) != 1:
             raise _refusal(f"gives {name} {len(arguments)} arguments. It takes one")
         (argument,) = arguments
