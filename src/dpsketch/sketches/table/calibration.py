@@ -161,7 +161,8 @@ def corner_table(spec: TableSpec, budget: Budget, *, found: bool) -> CornerTable
         return law
     count, corner = 1 << len(linear), corner_steps(len(linear)) ** len(linear)
     assert isinstance(cost, ApproximateCost)
-    delta = cost.delta * _LESS
+    # A name may show no oftener than ε hides: the law's δ is 1 beyond that.
+    delta = min(cost.delta, -math.expm1(-epsilon * (rest - others) / twice)) * _LESS
     cutoff = least_whole(lambda t: tail(cells, count, t - corner) <= delta, corner + 1, step=corner)
     return law.with_names(cutoff, DiscreteLaplace(epsilon * others, distance))
 
