@@ -315,6 +315,8 @@ REFUSED = {
     "SELECT country, SUM(row_number() OVER ()) FROM events GROUP BY country": "kind window",
     "SELECT country, SUM((SELECT 1)) FROM events GROUP BY country": "kind subquery",
     "SELECT country, SUM(1) FROM events GROUP BY country": "names no column",
+    "SELECT country, COUNT(NULL) FROM events GROUP BY country": "counts a constant",
+    "SELECT country, COUNT(DISTINCT 1) FROM events GROUP BY country": "counts a constant",
     "SELECT country, SUM(amount * random()) FROM events GROUP BY country": "function random",
     "SELECT country, SUM(amount ORDER BY qty) FROM events GROUP BY country": "changes nothing",
     "SELECT country, QUANTILE_CONT(amount, [0.1, 0.9]) FROM events GROUP BY country": "one at a time",

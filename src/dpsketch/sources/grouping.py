@@ -332,7 +332,7 @@ class _Reader:
         if name == "count_star":
             return Aggregate("count")
         if name == "count" and len(arguments) == 1 and arguments[0]["class"] == "CONSTANT":
-            if item["distinct"] or arguments[0]["value"]["is_null"]:
+            if item["distinct"] or (arguments[0].get("literal") or {}).get("kind") == "NULL_LITERAL":
                 raise _refusal("counts a constant, which says nothing of records. COUNT(*) counts these")
             return Aggregate("count")
         if len(arguments) != 1:
