@@ -413,7 +413,7 @@ class Corners(Decoded):
             nothing = np.full(rows, np.nan)
             return [Answer(nothing, nothing, nothing) for _ in shares]
         starts, ends = self.slots[measure]
-        # An end was drawn for a rank that is shifted by so many records. Where a row may have fewer, it holds nothing.
+        # An end was drawn for a rank shifted by this number of records. Where a row may have fewer, it says nothing.
         head, _ = intervals.head_count(self.users, self.noise, self.cutoff, _SURE)
         found = []
         for share, draws in ((share, self.asked[measure][share]) for share in shares):

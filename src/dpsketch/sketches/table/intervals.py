@@ -36,7 +36,7 @@ __all__ = [
 Box: TypeAlias = tuple[Floats, Floats]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
-# Rows up to so many standard deviations above the cutoff get a box.
+# Rows up to this number of standard deviations above the cutoff get a box.
 _NEAR = 6.0
 # Bisection halves a bracket of some deviations so often: to about 1e-11 of them.
 _HALVINGS = 44
