@@ -117,7 +117,7 @@ class Grouped(AuditRow):
         never = float(clopper_pearson(np.array([0.0]), runs, wrong)[1][0])
 
         def bound(shown: float) -> float:
-            """Return ε at δ from the number of names that show with their record; none show without."""
+            """Return ε at δ from how many names show with their record; none show without."""
             beyond = float(clopper_pearson(np.array([shown]), runs, wrong)[0][0]) - claim.delta
             return max(0.0, math.log(beyond / never)) if beyond > 0 else 0.0
 

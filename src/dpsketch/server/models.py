@@ -145,7 +145,9 @@ class AskTable(_Asked):
     sort: StrictStr | None = Field(default=None, max_length=1000, description="The column to sort by.")
     descending: bool = False
     offset: int = Field(default=0, ge=0, le=2**53)
-    limit: int = Field(default=100, ge=1, le=10_000, description="Maximum number of rows; fewer where there are many columns.")
+    limit: int = Field(
+        default=100, ge=1, le=10_000, description="Maximum number of rows; fewer where there are many columns."
+    )
     confidence: Confidence = 0.95
     format: Form = "json"
 
