@@ -63,7 +63,7 @@ def answers(content: TableContent, asked: Any, cap: int) -> list[Any]:
         for place, kind in enumerate(KINDS):
             for value in (-1,) if kind == "count" else (0, 1):
                 measure = Measure(f"m{place}", kind, value)
-                found.append(kept.centred(measure, (-20.0, 35.5), 4))
+                found += [kept.centred(measure, bounds, 4) for bounds in ((-20.0, 35.5), (2.0, 2.0), (0.0, 1e-300))]
         bounds = (-3.0, 90.0)
         found.append(kept.cells([(Measure("a", "count"), (1.0, 6.0)), (Measure("b", "total", 1), bounds)], 1 << 15, 1))
         found.append(kept.cells([], 1 << 15, 1))

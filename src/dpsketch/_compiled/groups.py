@@ -9,7 +9,7 @@ import numpy as np
 from dpsketch._compiled.kernel import kernel
 from dpsketch.arrays import Floats, Integers
 
-__all__ = ["PRINTS", "ROWS", "UNITS", "USERS", "add_up", "gather", "least"]
+__all__ = ["PRINTS", "ROWS", "UNITS", "USERS", "add_up", "centre", "gather", "least", "leaves_of"]
 
 USERS, ROWS, UNITS, PRINTS = range(4)
 
@@ -91,3 +91,57 @@ def least(users: Integers, words: Integers, found: Integers) -> int:
         elif words[i] < words[found[user]]:
             found[user] = i
     return user + 1
+
+
+@kernel
+def centre(
+    values: Floats,
+    starts: Integers,
+    numbers: Integers,
+    units: Integers,
+    low: float,
+    high: float,
+    scale: float,
+    steps: int,
+    records: int,
+    found: Integers,
+) -> None:
+    """Add to each pair the centred values of its records, of which ``records`` add up to ``steps`` at most."""
+    for run in range(len(starts)):
+        pair = numbers[run]
+        if pair < 0:
+            continue
+        share = min(units[pair], records) / (float(units[pair]) * records)
+        for i in range(starts[run], starts[run + 1] if run + 1 < len(starts) else len(values)):
+            place = np.floor((max(min(values[i], high), low) - low) * scale + 0.5)
+            found[pair] += np.int64((2 * np.int64(min(max(place, 0.0), steps)) - steps) * share)
+
+
+@kernel
+def leaves_of(
+    values: Floats,
+    edges: Floats,
+    starts: Integers,
+    numbers: Integers,
+    rows: Integers,
+    masses: Integers,
+    cells: Integers,
+    amounts: Integers,
+) -> int:
+    """Fill in the leaf in its row, and the mass, of each record that counts, and return how many there are.
+
+    There is one edge less than leaves, whose number is a power of two: a search then takes one step a level.
+    """
+    count, leaves = 0, len(edges) + 1
+    for run in range(len(starts)):
+        pair = numbers[run]
+        if pair < 0:
+            continue
+        for i in range(starts[run], starts[run + 1] if run + 1 < len(starts) else len(values)):
+            leaf, step = 0, leaves >> 1
+            while step:
+                leaf += step * (edges[leaf + step - 1] <= values[i])
+                step >>= 1
+            cells[count], amounts[count] = rows[pair] * leaves + leaf, masses[pair]
+            count += 1
+    return count

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsketch import threads
-from dpsketch._compiled.groups import add_up, gather, least
+from dpsketch._compiled.groups import add_up, centre, gather, least, leaves_of
 from dpsketch._compiled.hashing import hash_integers
 from dpsketch.arrays import Floats, Integers, read_only
 from dpsketch.errors import InvalidInput, ReleaseRefused, SourceError
@@ -179,6 +179,20 @@ class Pairs(NamedTuple):
         values = values[np.lexsort((values, own))]
         own = np.sort(own)
         return values[_draw(own, _words(seed, self.prints[own] ^ _turns(own)))]
+
+    def centred(self, measure: Measure, bounds: tuple[float, float], records: int) -> Integers:
+        """Return what each pair adds to a mean over records."""
+        found, values = np.zeros(len(self.units), np.int64), read_only(self.values[measure.value])
+        scale = _scale(bounds, SCALE)
+        centre(values, self.starts, self.numbers, self.units, *bounds, scale, SCALE, records, found)
+        return found
+
+    def leaves(self, measure: Measure, edges: Floats, scale: int) -> Added:
+        """Return the leaf in its row, and the mass, of each record that counts."""
+        values, cells, amounts = read_only(self.values[measure.value]), *np.empty((2, self.length), np.int64)
+        masses = scale // self.units
+        count = leaves_of(values, edges, self.starts, self.numbers, self.rows, masses, cells, amounts)
+        return cells[:count], amounts[:count]
 
     def amount(self, measure: Measure, which: Integers) -> Floats:
         """Return the number that each of these pairs has."""
@@ -343,11 +357,7 @@ class SortedKept(Kept):
                     pairs.amount(measure, np.arange(len(pairs.rows))), bounds, SCALE
                 ) - SCALE
             # Each record gives its centred value times min(c, w)/(c·w), cut towards zero: c of them give SCALE at most.
-            _, own, value = pairs.own(measure)
-            units = pairs.units[own]
-            share = np.minimum(units, records) / (units.astype(np.float64) * records)
-            whole: Floats = np.trunc((2 * _clipped(value, bounds, SCALE) - SCALE) * share)
-            return pairs.rows[own], whole.astype(np.int64)
+            return pairs.rows, pairs.centred(measure, bounds, records)
 
         return self._added([measure], moved, self._rows)
 
@@ -369,14 +379,9 @@ class SortedKept(Kept):
 
     def leaves(self, measure: Measure, edges: Sequence[float], scale: int) -> Integers:
         """Return the mass of each leaf by row: a pair of a user and a row has ``scale``, its records alike."""
-        leaves = len(edges) + 1
-
-        def masses(pairs: Pairs) -> Added:
-            _, own, value = pairs.own(measure)
-            leaf = np.searchsorted(edges, value, side="right")
-            return pairs.rows[own] * leaves + leaf, (scale // pairs.units)[own]
-
-        return self._added([measure], masses, self._rows * leaves).reshape(self._rows, leaves)
+        leaves, ends = len(edges) + 1, np.asarray(edges, np.float64)
+        found = self._added([measure], lambda pairs: pairs.leaves(measure, ends, scale), self._rows * leaves)
+        return found.reshape(self._rows, leaves)
 
     def slots(self, measure: Measure, edges: Sequence[float], firsts: Integers, scale: int) -> Integers:
         """Return the mass of each slot by row, where a record takes one slot of its cell at random."""
@@ -418,8 +423,13 @@ def _itself(pairs: Pairs) -> Pairs:
 def _clipped(value: Floats, bounds: tuple[float, float], steps: int, dither: Floats | float = 0.5) -> Integers:
     """Return where values lie between bounds, in whole steps from 0 to ``steps``."""
     low, high = bounds
-    scale = min(steps / (high - low), LARGEST_SCALE) if high > low else 0.0
-    place = np.floor((np.maximum(np.minimum(value, high), low) - low) * scale + dither)
+    place = np.floor((np.maximum(np.minimum(value, high), low) - low) * _scale(bounds, steps) + dither)
     # Clipped again before the cast: what is no number, or too large for one, may become any integer.
     found: Integers = np.clip(np.nan_to_num(place, nan=0.0), 0, steps).astype(np.int64)
     return found
+
+
+def _scale(bounds: tuple[float, float], steps: int) -> float:
+    """Return the number of steps of a unit between bounds."""
+    low, high = bounds
+    return min(steps / (high - low), LARGEST_SCALE) if high > low else 0.0
