@@ -53,6 +53,8 @@ BANDS = (100, 300, 1000)
 FEWEST = 500
 # Coverage may fall short of the confidence by this.
 SHORT = 0.01
+# The confidence at which this limit is strict. At others it leaves room for three standard errors of the measurement.
+JUDGED = 0.95
 LIMITS: dict[str, dict[str, float]] = {
     "A": {"groups": 256, "count_rms": 0.008, "sum_rms": 0.075, "mean_rms": 1.5, "median_rms": 0.35},
     "B": {"groups": 64},
@@ -231,6 +233,12 @@ def quantiles(
     return found
 
 
+def least_coverage(confidence: float, rows: int) -> float:
+    """Return the least coverage of a number of rows that is accepted."""
+    error = 0.0 if confidence == JUDGED else math.sqrt(confidence * (1 - confidence) / rows)
+    return confidence - SHORT - 3 * error
+
+
 class Tally:
     """How many intervals hold, by setting, rows, column, confidence and band."""
 
@@ -252,8 +260,9 @@ class Tally:
         for (where, name, confidence, band), (held, rows) in self.found.items():
             if rows:
                 row = {"setting": where, "column": name, "confidence": confidence, "band": band, "rows": rows}
-                verdict = held / rows >= confidence - SHORT if rows >= FEWEST else None
-                found.append({**row, "coverage": round(held / rows, 5), "holds": verdict})
+                coverage = held / rows
+                verdict = coverage >= least_coverage(confidence, rows) if rows >= FEWEST else None
+                found.append({**row, "coverage": round(coverage, 5), "holds": verdict})
         return found
 
 
@@ -385,7 +394,8 @@ def near(per_size: int = 3_000_000) -> Iterator[tuple[str, dict[str, Any]]]:
                         f"{values} value columns, c = {part}",
                         {"column": column.names[0], "confidence": confidence, "rows": len(holds),
                          "coverage": round(float(holds.mean()), 5) if len(holds) else None,
-                         "holds": bool(holds.mean() >= confidence - SHORT) if len(holds) >= FEWEST else None},
+                         "holds": bool(holds.mean() >= least_coverage(confidence, len(holds)))
+                         if len(holds) >= FEWEST else None},
                     )  # fmt: skip
 
 
