@@ -128,7 +128,7 @@ def fresh() -> Iterator[Data]:
 @cache
 def variance(bound: int, epsilon: float) -> float:
     """Return the variance of a count under a stated bound, by the law that a release of a list would draw."""
-    return HistogramSpec(per_user(bound)).law(epsilon=epsilon, delta=DELTA, keys=()).count_error ** 2
+    return HistogramSpec(per_user(bound)).law(epsilon=epsilon, delta=DELTA, keys=range(1 << 20)).count_error ** 2
 
 
 def measured(data: Data) -> Iterator[dict[str, Any]]:
@@ -147,7 +147,7 @@ def measured(data: Data) -> Iterator[dict[str, Any]]:
         errors = {bound: math.sqrt(variance(bound, epsilon) + clipping(bound)) for bound in candidates}
         best = min(errors, key=lambda bound: errors[bound])
         spec = HistogramSpec(per_user("auto"))
-        law = spec.law(epsilon=epsilon, delta=DELTA, keys=())
+        law = spec.law(epsilon=epsilon, delta=DELTA, keys=range(1 << 20))
         assert isinstance(law, ListedCounts)
         variances = {bound: law.counts.under(bound).variance for bound in BOUNDS}
         ratios, bounds, off, covered = [], [], [], 0

@@ -7,6 +7,7 @@ from tests.mutants.gate import Mutant
 _PRIVACY = "tests/privacy/test_table_privacy.py -k"
 _EDGES = "tests/unit/test_table_edges.py -k"
 _STEPS = "tests/unit/test_table_store.py -k as_relational"
+_LISTED = "tests/privacy/test_histogram_privacy.py -k"
 
 GROUPED = [
     Mutant(
@@ -236,9 +237,9 @@ GROUPED = [
     ),
     Mutant(
         "table-ordered-mass-of-records",
-        "SortedKept.leaves",
-        "(scale // pairs.units)[own]",
-        "np.full_like(own, scale)",
+        "Pairs.leaves",
+        "masses = scale // self.units",
+        "masses = np.full_like(self.units, scale)",
         f"{_PRIVACY} further_than_its_law",
         "every record of a user has the user's mass in a tree, where records are ordered",
     ),
@@ -252,9 +253,9 @@ GROUPED = [
     ),
     Mutant(
         "table-ordered-mean-of-records",
-        "SortedKept.centred",
-        "share = np.minimum(units, records) / (units.astype(np.float64) * records)",
-        "share = np.ones(len(units))",
+        "_compiled.groups:centre",
+        "share = min(units[pair], records) / (float(units[pair]) * records)",
+        "share = 1.0",
         f"{_PRIVACY} passes_its_scale",
         "every record of a user moves a mean by a user's bound, where records are ordered",
     ),
@@ -265,5 +266,69 @@ GROUPED = [
         "first = len(batch.persons)",
         "tests/unit/test_table_store.py",
         "a user whose records come in two batches counts twice",
+    ),
+    Mutant(
+        "short-table-user-free",
+        "CentredTable.squares",
+        "self.rows / self.users.sigma**2 + 1 / self.persons.sigma**2",
+        "self.rows / self.users.sigma**2",
+        f"{_PRIVACY} every_head_count_by_one",
+        "nobody pays for the number of users on a short list",
+    ),
+    Mutant(
+        "short-table-one-row",
+        "CentredTable.squares",
+        "self.rows / self.users.sigma**2 + 1",
+        "1 / self.users.sigma**2 + 1",
+        f"{_PRIVACY} every_head_count_by_one",
+        "a user pays for one of the rows of a short list that it moves",
+    ),
+    Mutant(
+        "short-table-any-list",
+        "CentredTable.draw",
+        "self.rows != len(state.listed) + 1",
+        "False",
+        f"{_PRIVACY} draws_no_longer_one",
+        "noise for a short list is drawn for a longer one",
+    ),
+    Mutant(
+        "short-table-any-file",
+        "CentredTable.fits",
+        "self.rows not in (None, rows) or",
+        "False or",
+        f"{_PRIVACY} draws_no_longer_one",
+        "a file may state noise for a shorter list than it has",
+    ),
+    Mutant(
+        "short-corners-any-list",
+        "CornerTable.draw",
+        "self.rows != len(state.listed) + 1",
+        "False",
+        f"{_PRIVACY} draws_no_longer_one",
+        "corners for a short list are drawn for a longer one",
+    ),
+    Mutant(
+        "short-list-user-free",
+        "CentredCounts.costs",
+        'return additive_cost(self.centred, move), additive_cost(self.people, people_table().between("add_remove"))',
+        "return (additive_cost(self.centred, move),)",
+        f"{_LISTED} short_public_list_pays",
+        "nobody pays for the number of users of a short list",
+    ),
+    Mutant(
+        "short-list-not-drawn-for",
+        "ListedCounts.draw",
+        "hold_size(self.size, state)",
+        "pass",
+        f"{_LISTED} short_list_draws_no_other",
+        "noise for a short list is drawn for a longer one",
+    ),
+    Mutant(
+        "short-list-sum",
+        "PrivateHistogram.sum",
+        "beside=shared",
+        "beside=0.0",
+        f"{_LISTED} closer_and_covers",
+        "the interval of a sum forgets the noise that its counts share",
     ),
 ]

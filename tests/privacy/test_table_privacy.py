@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch.laws.centred import HELD, USERS, CentredTable, TableState, haar
+from dpsketch.laws.centred import HELD, PERSONS, USERS, CentredTable, TableState, haar
 from dpsketch.laws.corners import CELLS, CornerTable, tail
 from dpsketch.laws.groups import SCALE, Kept, TableContent
 from dpsketch.laws.ranks import RankDraws
@@ -173,7 +173,7 @@ def in_deviations(law: CentredTable, moved: dict[str, np.ndarray]) -> float:
     total = 0.0
     for slot, each in moved.items():
         noise = law.slots()[slot]
-        noise = noise[law.keys] if isinstance(noise, dict) else noise
+        noise = noise[max(noise)] if isinstance(noise, dict) else noise
         total += float((each.astype(float) ** 2).sum()) / noise.sigma**2
     times = 2 if law.neighbours == "replace" else 1
     single = (*law.shapes, *(() if law.held is None else (law.held,)))
@@ -251,6 +251,39 @@ def test_a_unit_moves_a_gaussian_table_no_further_than_its_law_says(name: str, k
         noises = tuple(RoundedGaussian(0.9 * noise.sigma) for noise in law.noises)
         narrow = replace(law, users=RoundedGaussian(0.9 * law.users.sigma), noises=noises)
         assert not full or max(in_deviations(narrow, moved) for moved in apart_) > law.squares(rows)
+
+
+@pytest.mark.parametrize("keys", [3, 4, 9])
+def test_on_a_short_list_a_user_moves_every_head_count_by_one(keys: int) -> None:
+    """However many rows it is in, a user moves each row and the number of users by 1, and a law states no less."""
+    table = table_of(TABLES["linear"], keys, "add_remove", max_records=2)
+    (law,) = table.spec.laws(Budget(rho=1.0), groups=LISTED)
+    assert law.persons is not None
+    beside = [[("a", 1.0, 1.0)], [("b", 0.0, 1.0), ("e", 1.0, 0.0)]]
+    before, largest = exact(table, law, beside), 0.0
+    for unit in units_of(3):
+        moved = {slot: each - before[slot] for slot, each in exact(table, law, [*beside, unit]).items()}
+        assert set(np.abs(moved[USERS])) == {1}
+        assert moved[PERSONS].tolist() == [1]
+        linear = {slot: each for slot, each in moved.items() if slot != HELD and not slot.startswith("shape")}
+        largest = max(largest, in_deviations(law, linear))
+    stated = law.squares(min(keys, len(LISTED) + 1))
+    assert 0.999 * stated < largest <= stated
+
+
+def test_a_law_for_a_short_list_draws_no_longer_one() -> None:
+    """More rows than were paid for are refused at the draw, and in a file a law of more rows than it has."""
+    for budget in ({"rho": 1.0}, {"epsilon": 1.0, "delta": 0.0}):
+        columns, unit = [dps.users(), dps.sum("x", bounds=(0, 1))], {"user": "user", "max_keys": 9}
+        table = dps.Table(by="group", columns=columns, **unit)
+        table.update(pa.table({"group": ["a"], "x": [1.0], "user": [1]}))
+        (law,) = table.spec.laws(Budget(**budget), groups=["a"])
+        with pytest.raises(dps.ReleaseRefused, match="another length"):
+            law.draw(TableState(content_of(table), ["a", "b"]), NoNoise())
+        private = table.release(**budget, groups=["a"])
+        arrays = private.drawn.parts["table"].arrays
+        assert law.fits(arrays)
+        assert not replace(law, rows=3).fits(arrays)
 
 
 def test_replacing_with_less_than_half_for_the_head_count_costs_more_than_twice() -> None:

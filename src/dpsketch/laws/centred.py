@@ -6,6 +6,10 @@ mid·U + half·C/R, where mid and half are the middle and the half width of the 
 lets the head count pay for the middle of a column: no Gaussian mechanism with linear decoding has less error on a sum
 at every level of the mean (see ``docs/concepts/tables.md``).
 
+Where a unit may be in nearly all rows of a short public list, head counts are centred as well: published are 2U − N in
+each row, and the number N of units (``persons``). A unit in any row then moves all rows by 1, so that its number of
+rows no longer matters, and U = ((2U − N) + N)/2.
+
 Quantiles come from a Haar tree of 2^L leaves in every row. A pair has the mass R, which its records share. Published is
 the mass of the left half of each node less that of the right half.
 
@@ -20,12 +24,16 @@ Privacy
 *One unit added or removed.* A pair moves U by 1, C by at most R, and every level of a tree by at most R in L1, hence in
 L2. With noise of σ₀, σⱼ for a unit in one row, widened by √m, a unit with m rows moves everything by
 Σ = 1/σ₀² + Σ R²/σⱼ² + Σ L·R²/σₗ² in squared standard deviations, whatever m is. Shapes and ranges move by 1 each, and
-rounds by 1/σ². Gaussian mechanisms compose by adding squares, also where a later one depends on what an earlier one
-published (Dong, Roth and Su 2022), so that bounds and m may be chosen from what is public by then.
+rounds by 1/σ². Centred head counts of K rows move by K/σ² + 1/σ_N² in place of 1/σ₀². Gaussian mechanisms compose by
+adding squares, also where a later one depends on what an earlier one published (Dong, Roth and Su 2022), so that bounds
+and m may be chosen from what is public by then.
 
 *One unit replaced.* Where the two units share a row, U does not move, and each column moves by up to twice its bound:
 4(Σ − 1/σ₀²). Where they do not, both rows move: 2Σ. So m rows cost at most the larger of the two. Rounds, ranges and
 shapes never decrease when a unit is added, so that the squares of the two units add.
+
+*A public list* of K − 1 names has K rows, so that a unit is in at most min(m, K) of them. The law states K, and refuses
+another list before it draws.
 
 *Names* may show with probability 1 − e^(−λ). The joint δ is that of :func:`~dpsketch.laws.rounds.rounds_delta` with the
 squares of all else added to those of the counts. A group that one unit alone holds is not listed otherwise, and its
@@ -45,7 +53,7 @@ from dpsketch.arrays import Floats, Integers
 from dpsketch.core.codec import stored
 from dpsketch.core.laws import Arrays, Law, are_integers
 from dpsketch.core.move import Move, Table
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.files import Array
 from dpsketch.laws.bounds import BINS, Bounds, Shape, shape_table
 from dpsketch.laws.choice import BOUNDS, EDGES
@@ -61,10 +69,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FOUND", "HELD", "LISTED", "TABLE", "USERS", "CentredTable", "TableState", "are_chosen", "chosen_of",
-    "column_of", "haar", "held_table", "is_sane", "measure_table", "shape_of", "users_table",
+    "column_of", "haar", "held_table", "is_sane", "measure_table", "persons_table", "shape_of", "users_table",
 ]  # fmt: skip
 
-TABLE, USERS, HELD, KEPT, LISTED, FOUND = "table", "users", "held", "kept", "listed", "found"
+TABLE, USERS, PERSONS, HELD, KEPT = "table", "users", "persons", "held", "kept"
+LISTED, FOUND = "listed", "found"
 # A hair more noise outweighs the rounding of √m and of the sums of squares.
 _MARGIN = 1 + 1e-12
 _NOTHING: Integers = np.empty(0, np.int64)
@@ -97,6 +106,11 @@ def users_table(keys: int) -> Table:
     return Table(USERS, None, Move.each(keys, 1))
 
 
+def persons_table() -> Table:
+    """Return the number of units that are in any row."""
+    return Table(PERSONS, (1,), Move.each(1, 1))
+
+
 def held_table() -> Table:
     """Return the users by number of rows."""
     return Table(HELD, (len(EDGES),), Move.each(1, 1))
@@ -125,7 +139,7 @@ class CentredTable(Law):
     measures : tuple of Measure
         The columns.
     users : RoundedGaussian
-        The noise of a head count, for a unit in one row.
+        The noise of a head count, for a unit in one row; of a centred one, whatever the number of rows.
     noises : tuple of RoundedGaussian
         The noise of each column, for a unit in one row.
     shapes : tuple of RoundedGaussian
@@ -140,6 +154,10 @@ class CentredTable(Law):
         The number of groups to which a unit gives weight.
     epsilon : float or None
         The ε at which the δ of names is computed.
+    rows : int or None
+        The number of rows of a public list, with the last one; None if names are found.
+    persons : RoundedGaussian or None
+        The noise of the number of units, where head counts are centred.
     """
 
     name: ClassVar[str] = TABLE
@@ -156,10 +174,13 @@ class CentredTable(Law):
     cutoffs: tuple[int, ...] = ()
     cap: int = 1
     epsilon: float | None = None
+    rows: int | None = None
+    persons: RoundedGaussian | None = None
 
     def __post_init__(self) -> None:
         hold_whole(self, "keys", low=1)
         hold_whole(self, "cap", low=1)
+        hold_whole(self, "rows", low=1, optional=True)
         hold_real(self, "epsilon", optional=True)
         good = len(self.measures) == len(self.noises) == len(self.shapes)
         good = good and len({measure.name for measure in self.measures}) == len(self.measures)
@@ -170,6 +191,11 @@ class CentredTable(Law):
             raise InvalidInput(
                 "a table has Gaussian noise for each column and shape, and cutoffs where names are found."
             )
+        if self.rows is not None and self.rounds:
+            raise InvalidInput("names are found in rounds, or are on a public list with a number of rows.")
+        centred = self.rows is not None and self.held is not None and self.neighbours == "add_remove"
+        if self.persons is not None and (self.chosen or not centred):
+            raise InvalidInput("head counts are centred for users on a public list, who are added or removed.")
         counts = [measure.kind for measure in self.measures]
         if "record_mean" in counts and "count" not in counts[: counts.index("record_mean")]:
             raise InvalidInput("means over records need the count of records before them.")
@@ -177,7 +203,8 @@ class CentredTable(Law):
     @property
     def _all_noises(self) -> tuple[Any, ...]:
         held = () if self.held is None else (self.held,)
-        return (self.users, *self.noises, *self.shapes, *held, *self.rounds)
+        persons = () if self.persons is None else (self.persons,)
+        return (self.users, *self.noises, *self.shapes, *held, *persons, *self.rounds)
 
     @property
     def words(self) -> str:
@@ -185,7 +212,8 @@ class CentredTable(Law):
         names = "a public list of groups"
         if self.rounds:
             names = f"names found by weights in {len(self.rounds)} round{'s' if len(self.rounds) > 1 else ''}"
-        return f"{names}; centred columns with rounded Gaussian noise (head counts: σ = {self.users.sigma:.4g}·√keys)"
+        heads = f"σ = {self.users.sigma:.4g}·√keys" if self.persons is None else f"centred, σ = {self.head_error:.4g}"
+        return f"{names}; centred columns with rounded Gaussian noise (head counts: {heads})"
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -193,6 +221,7 @@ class CentredTable(Law):
         found = [users_table(self.keys), *(measure_table(measure, self.keys) for measure in self.measures)]
         found += [shape_table(measure.name) for measure in self.measures]
         found += [] if self.held is None else [held_table()]
+        found += [] if self.persons is None else [persons_table()]
         return (*found, *([weights_table(self.cap)] if self.rounds else []))
 
     @property
@@ -203,15 +232,35 @@ class CentredTable(Law):
     @property
     def head_error(self) -> float:
         """The standard deviation of a head count; for a guess of the bound if it is chosen."""
-        return math.sqrt(self.under(self.users, _GUESS if self.chosen else self.keys).variance)
+        return math.sqrt(self.head_variance(_GUESS if self.chosen else self._most))
+
+    @property
+    def _most(self) -> int:
+        """The number of rows of a unit that count at most, where it is not chosen."""
+        return self.keys if self.rows is None else min(self.keys, self.rows)
 
     @property
     def _bounds(self) -> tuple[int, ...]:
-        return BOUNDS if self.chosen else (self.keys,)
+        return BOUNDS if self.chosen else (self._most,)
 
     def under(self, noise: RoundedGaussian, keys: int) -> RoundedGaussian:
         """Return the noise for units in several rows, from that for units in one."""
         return noise if keys == 1 else RoundedGaussian(noise.sigma * math.sqrt(keys) * _MARGIN)
+
+    def _head(self, keys: int) -> RoundedGaussian:
+        """Return the noise of what is published for a head count."""
+        return self.under(self.users, keys) if self.persons is None else self.users
+
+    def head_variance(self, keys: int, rows: Any = 1) -> Any:
+        """Return the variance of the sum of some rows' head counts, for units in several rows."""
+        if self.persons is None:
+            return rows * self._head(keys).variance
+        return (rows * self.users.variance + rows**2 * self.persons.variance) / 4
+
+    def heads(self, arrays: Arrays) -> Floats:
+        """Return the noisy head counts."""
+        users = np.asarray(arrays[USERS], np.float64)
+        return users if self.persons is None else (users + float(np.asarray(arrays[PERSONS])[0])) / 2
 
     def slots(self) -> Mapping[str, Any]:
         """Return the noise of rounds, ranges and shapes; and for every bound that of head counts and columns."""
@@ -219,14 +268,20 @@ class CentredTable(Law):
         if self.held is not None:
             found[HELD] = self.held
         found |= {f"shape {place}": noise for place, noise in enumerate(self.shapes)}
-        found[USERS] = {keys: self.under(self.users, keys) for keys in self._bounds}
+        if self.persons is not None:
+            found[PERSONS] = self.persons
+        found[USERS] = {keys: self._head(keys) for keys in self._bounds}
         for place, noise in enumerate(self.noises):
             found[f"column {place}"] = {keys: self.under(noise, keys) for keys in self._bounds}
         return found
 
     def squares(self, keys: int) -> float:
         """Return what a unit moves all but the rounds by at most, in squared standard deviations, rounded up."""
-        head = keys / self.under(self.users, keys).sigma ** 2
+        if self.persons is None:
+            head = keys / self._head(keys).sigma ** 2
+        else:
+            assert self.rows is not None
+            head = self.rows / self.users.sigma**2 + 1 / self.persons.sigma**2
         columns = [
             keys * max(measure.levels, 1) * (SCALE / self.under(noise, keys).sigma) ** 2
             for measure, noise in zip(self.measures, self.noises, strict=True)
@@ -275,14 +330,19 @@ class CentredTable(Law):
                 found, weights = np.append(found, block.places[passed]), np.append(weights, noisy[passed])
             order = np.argsort(found)
             found, weights = found[order], weights[order]
+        if self.rows is not None and self.rows != len(state.listed) + 1:
+            raise ReleaseRefused("the law was paid for a list of another length. Nothing was drawn.")
         listed = content.find(state.listed) if state.listed else _NOTHING
         names = content.names(found) if len(found) else []
         arrays: dict[str, Array] = {LISTED: stored_names(state.listed), FOUND: stored_names(names), WEIGHTS: weights}
+        units = 0
         if self.held is None:
             kept = content.keep(np.concatenate([listed, found]), lambda _: 1)
         else:
 
             def most(held: Integers) -> int:
+                nonlocal units
+                units = int(held.sum())
                 arrays[HELD] = handle.add(held, HELD)
                 if self.chosen:
                     arrays[KEPT] = np.array([self._best_keys(arrays)])
@@ -290,7 +350,11 @@ class CentredTable(Law):
 
             kept = content.keep(np.concatenate([listed, found]), most)
         keys = self.rows_of_a_user(arrays)
-        arrays[USERS] = handle.add(kept.users(), USERS, member=keys)
+        heads = kept.users()
+        if self.persons is not None:
+            arrays[PERSONS] = handle.add(np.array([units]), PERSONS)
+            heads = 2 * heads - units
+        arrays[USERS] = handle.add(heads, USERS, member=keys)
         for place, measure in enumerate(self.measures):
             arrays[shape_of(place)] = handle.add(kept.shape(measure), f"shape {place}")
             if measure.kind == "quantiles" or measure.stated is None:
@@ -310,7 +374,7 @@ class CentredTable(Law):
 
     def rows_of_a_user(self, arrays: Arrays) -> int:
         """Return how many rows of a unit count: the stated bound, or the one that was chosen."""
-        return int(np.asarray(arrays[KEPT])[0]) if self.chosen else self.keys
+        return int(np.asarray(arrays[KEPT])[0]) if self.chosen else self._most
 
     def _best_keys(self, arrays: Arrays) -> int:
         """Return the bound on a unit's rows with the least predicted error.
@@ -327,7 +391,7 @@ class CentredTable(Law):
 
         def error(keys: int) -> float:
             cut = float(seen @ np.maximum(middles - keys, 0.0))
-            return self.under(self.users, keys).variance + math.sqrt(meeting / rows) * cut**2 / rows
+            return float(self.head_variance(keys)) + math.sqrt(meeting / rows) * cut**2 / rows
 
         return min(self._bounds, key=error)
 
@@ -370,7 +434,7 @@ class CentredTable(Law):
         measure, shape = self.measures[place], self.shape(place, arrays)
         if measure.kind == "quantiles":
             return shape.quantile_edges(1 << measure.levels, measure.grid, measure.stated)
-        keys, users = self.rows_of_a_user(arrays), np.maximum(np.asarray(arrays[USERS], np.float64), 1.0)
+        keys, users = self.rows_of_a_user(arrays), np.maximum(self.heads(arrays), 1.0)
         values = float(users.sum())
         column = (self.under(self.noises[place], keys).sigma / SCALE) ** 2
         if measure.kind == "record_mean":
@@ -379,14 +443,14 @@ class CentredTable(Law):
         rows, meeting = len(users), users[:-1] if len(users) > 1 else users
         concentrated = float((meeting**2).sum() / meeting.sum() ** 2)
         spread = math.sqrt(concentrated / max(len(meeting), 1))
-        head = self.under(self.users, keys).sigma ** 2
+        head = self.head_variance(keys)
         mean = measure.kind in ("user_mean", "record_mean")
         found = shape.choose(rows=rows, spread=spread, values=values, column=column, users=head, mean=mean)
         return np.array([1.0, max(1.0, float(round(found.high)))] if measure.kind == "count" else found[:2])
 
     def _records(self, arrays: Arrays) -> Floats:
         """Return the noisy counts of records."""
-        users = np.asarray(arrays[USERS], np.float64)
+        users = self.heads(arrays)
         for place, measure in enumerate(self.measures):
             if measure.kind == "count":
                 low, high, _ = self.range_of(place, arrays)
@@ -403,12 +467,15 @@ class CentredTable(Law):
             for place, measure in enumerate(self.measures)
             if measure.kind == "quantiles" or measure.stated is None
         }
+        wanted |= set() if self.persons is None else {PERSONS}
         more = {KEPT} if self.chosen else set()
         if set(arrays) != wanted | chosen.keys() | more or not are_names(arrays[LISTED], arrays[FOUND]):
             return False
         if len(arrays[FOUND]) and not self.rounds:
             return False
         rows = self.listed(arrays) + 1
+        if self.rows not in (None, rows) or (self.persons is not None and not are_integers(arrays, PERSONS, (1,))):
+            return False
         good = are_integers(arrays, WEIGHTS, (len(arrays[FOUND]),)) and are_integers(arrays, USERS, (rows,))
         good = good and (self.held is None or are_integers(arrays, HELD, (len(EDGES),)))
         good = good and (not self.chosen or (are_integers(arrays, KEPT, (1,)) and int(arrays[KEPT][0]) in BOUNDS))

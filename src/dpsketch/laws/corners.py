@@ -41,7 +41,7 @@ from dpsketch.arrays import Floats, Integers
 from dpsketch.core.codec import stored
 from dpsketch.core.laws import Arrays, Law, additive_cost, are_integers, ratio_up
 from dpsketch.core.move import Move, Table
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.files import Array
 from dpsketch.laws.bounds import BINS, Bounds, Shape, shape_table
 from dpsketch.laws.centred import (
@@ -126,6 +126,8 @@ class CornerTable(Law):
         The least sum of noisy cells that is listed; None if names are public.
     others : DiscreteLaplace or None
         The noise of the last row's cells, if names are found.
+    rows : int or None
+        The number of rows of a public list, with the last one; None if names are found.
     """
 
     name: ClassVar[str] = TABLE
@@ -140,12 +142,14 @@ class CornerTable(Law):
     draws: tuple[RankDraws, ...]
     cutoff: int | None = None
     others: DiscreteLaplace | None = None
+    rows: int | None = None
 
     def __post_init__(self) -> None:
         hold_whole(self, "keys", low=1)
+        hold_whole(self, "rows", low=1, optional=True)
         hold_whole(self, "cutoff", low=1, optional=True)
         good = len(self.draws) == len(self.quantiles) and len(self.shapes) == len(set(self._shaped))
-        good = good and (self.cutoff is None) is (self.others is None)
+        good = good and (self.cutoff is None) is (self.others is None) and None in (self.cutoff, self.rows)
         if not good or len(self.measures) > 3 or (self.cutoff is not None and (self.by_user or self.keys > 1)):
             raise InvalidInput("corners have at most three columns, and find names only where the unit is a record.")
         if any(measure.kind in ("record_mean", "quantiles") for measure in self.measures):
@@ -200,6 +204,11 @@ class CornerTable(Law):
     def _cells(self) -> Table:
         return cells_table(self.keys, len(self.measures))
 
+    @property
+    def _most(self) -> int:
+        """The number of rows of a unit that count at most."""
+        return self.keys if self.rows is None else min(self.keys, self.rows)
+
     def with_names(self, cutoff: int, others: DiscreteLaplace) -> CornerTable:
         """Return the law with a cutoff by which names are found."""
         return replace(self, cutoff=cutoff, others=others)
@@ -216,7 +225,7 @@ class CornerTable(Law):
         """Return ε, and the probability that a name shows where names are found."""
         twice = 2 if self.neighbours == "replace" else 1
         cells = self._loss(self.cells)
-        quantiles = twice * self.keys * sum((draws.loss for draws in self.draws), Fraction(0))
+        quantiles = twice * self._most * sum((draws.loss for draws in self.draws), Fraction(0))
         rest = Fraction(0)
         for table, noise in zip(self.tables[1:], self.shapes, strict=True):
             cost = additive_cost(noise, table.between(self.neighbours))
@@ -231,13 +240,16 @@ class CornerTable(Law):
         return (ApproximateCost(ratio_up(epsilon), shown),)
 
     def _loss(self, noise: DiscreteLaplace) -> Fraction:
-        return Fraction(noise.epsilon) * self._cells.between(self.neighbours).l1 / noise.sensitivity
+        moved = cells_table(self._most, len(self.measures)).between(self.neighbours).l1
+        return Fraction(noise.epsilon) * moved / noise.sensitivity
 
     def draw(self, state: TableState, handle: Handle) -> Arrays:
         """Return names, cells and quantiles; bounds are chosen first, from the shapes."""
         content = state.content
+        if self.rows is not None and self.rows != len(state.listed) + 1:
+            raise ReleaseRefused("the law was paid for a list of another length. Nothing was drawn.")
         everyone = content.places() if self.cutoff is not None else content.find(state.listed)
-        kept = content.keep(everyone, lambda _: self.keys)
+        kept = content.keep(everyone, lambda _: self._most)
         arrays: dict[str, Array] = {}
         for place, measure in enumerate(self.all_measures):
             shape = self._shaped[place]
@@ -275,7 +287,7 @@ class CornerTable(Law):
 
     def rows_of_a_user(self, arrays: Arrays) -> int:
         """Return how many rows of a unit count."""
-        return self.keys
+        return self._most
 
     def users_cut(self, arrays: Arrays) -> float | None:
         """Return the part of users' rows that the bound cuts: nothing of records, and unknown of users."""
@@ -300,7 +312,7 @@ class CornerTable(Law):
         """Return the bounds of a linear column with the least predicted error, by its shape."""
         measure, shape = self.measures[place], self.shape(place, arrays)
         variance = self.cells.variance * (1 << len(self.measures)) / self.corner**2
-        values = max(float(np.sum(shape.bins)), 1.0) * self.keys
+        values = max(float(np.sum(shape.bins)), 1.0) * self._most
         found = shape.choose(rows=rows, spread=1 / rows, values=values, column=variance, users=variance)
         return np.array([1.0, max(1.0, float(round(found.high)))] if measure.kind == "count" else found[:2])
 
@@ -332,6 +344,8 @@ class CornerTable(Law):
         if (len(arrays[FOUND]) and self.cutoff is None) or (len(arrays[LISTED]) and self.cutoff is not None):
             return False
         rows = self.listed(arrays)
+        if self.rows not in (None, rows + 1):
+            return False
         good = are_integers(arrays, CELLS, (rows + 1, 1 << len(self.measures)))
         good = good and all(are_integers(arrays, shape_of(place), (BINS,)) for place in range(len(self.shapes)))
         good = good and all(are_chosen(arrays[name], 2, kind) for name, kind in bounds.items())

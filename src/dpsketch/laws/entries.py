@@ -20,7 +20,7 @@ from dpsketch.arrays import Integers
 from dpsketch.core.codec import stored
 from dpsketch.core.laws import Additive, Arrays, Law, additive_cost, are_integers
 from dpsketch.core.move import Move, Table
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.files import Array
 from dpsketch.laws.choice import BOUNDS, CHOICE_TABLES, LARGEST, tables
 from dpsketch.laws.chosen import Choice
@@ -34,10 +34,13 @@ if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
     from dpsketch.laws.content import Content
 
-__all__ = ["COUNTS", "ENTRIES", "TOTAL", "CountNoise", "EntriesLaw", "HistogramState", "ListedCounts"]
+__all__ = [
+    "COUNTS", "ENTRIES", "TOTAL", "CentredCounts", "CountNoise", "EntriesLaw", "HistogramState", "ListedCounts",
+    "people_table",
+]  # fmt: skip
 
 # The part of a release, and the tables that its laws are for.
-ENTRIES, COUNTS, TOTAL = "entries", "counts", "total"
+ENTRIES, COUNTS, TOTAL, PEOPLE = "entries", "counts", "total", "people"
 # The arrays of the part beside the table, and those of a chosen bound.
 LISTED, FOUND, TABLE, OTHERS, BOUND = "listed", "found", "table", "others", "bound"
 # A hair more noise outweighs the rounding of √m.
@@ -136,6 +139,15 @@ class EntriesLaw(Law):
     def bound(self, arrays: Arrays | None = None) -> int:
         """Return the bound on a unit's keys in the counts; without arrays, a guess where it is chosen."""
         return self.keys
+
+    def counts_in(self, arrays: Arrays) -> Any:
+        """Return the noisy counts, those of the list first."""
+        return arrays[TABLE]
+
+    @property
+    def shared_variance(self) -> float:
+        """The variance of noise that all counts have in common."""
+        return 0.0
 
     @abstractmethod
     def noise_under(self, bound: int) -> CountLaw | None:
@@ -395,6 +407,8 @@ class ListedCounts(CountingLaw):
         The ε at which a δ is computed, where a bound is chosen.
     choice : tuple of Additive
         The laws by which the bound is chosen; none if it is stated.
+    size : int or None
+        The number of keys on the list, where the bound on a unit's keys relies on it.
     """
 
     finds: ClassVar[bool] = False
@@ -402,9 +416,11 @@ class ListedCounts(CountingLaw):
     counts: CountNoise
     epsilon: float | None = None
     choice: tuple[Additive, ...] = ()
+    size: int | None = None
 
     def __post_init__(self) -> None:
         CountingLaw.__post_init__(self)
+        hold_whole(self, "size", low=1, optional=True)
         if (self.epsilon is None) is self.chooses:
             raise InvalidInput("an ε is stated where a δ is computed, and only there.")
         if self.epsilon is not None and not 0 < self.epsilon < math.inf:
@@ -434,4 +450,121 @@ class ListedCounts(CountingLaw):
 
     def draw(self, state: HistogramState, handle: Handle) -> Arrays:
         """Return the counts of the list with noise."""
+        hold_size(self.size, state)
         return self.draw_counts(state, NOTHING, handle)
+
+    def fits(self, arrays: Arrays) -> bool:
+        """Say whether there is a count for each key of the list."""
+        return CountingLaw.fits(self, arrays) and self.size in (None, len(arrays[LISTED]))
+
+
+@stored
+@dataclass(frozen=True, slots=True)
+class CentredCounts(EntriesLaw):
+    """Gaussian noise on the counts of a short public list, of which a unit may hold nearly all keys.
+
+    Of a list of G keys, with the counts S of units that add at most w to each, and the number N of units that hold any
+    key of the list, 2S − w·N is published for each key, and N. A count is ((2S − w·N) + w·N)/2. A unit moves each of
+    the G numbers by at most w, on however many keys it is, and N by 1. With noise σ = w·√G·s/√θ and s/√(1 − θ), the
+    deviation of a count is least at θ = √G/(√G + 1): it is w·s·(√G + 1)/2, where m keys a unit cost w·s·√m. This is
+    correlated noise (Lebeda 2024, arXiv 2408.06853): the noise of N is in all counts.
+
+    Attributes
+    ----------
+    size : int
+        The number G of keys on the list.
+    centred : RoundedGaussian
+        The noise of 2S − w·N.
+    people : RoundedGaussian
+        The noise of N.
+
+    Privacy
+    -------
+    Whoever is added moves 2S − w·N by 2x − w in each of G cells, where 0 ≤ x ≤ w, and N by 1; whoever holds no key of
+    the list moves nothing. The squares add. Under replace twice the move of one cell is no more than plain counts
+    need, so that only add/remove is offered.
+    """
+
+    finds: ClassVar[bool] = False
+    cutoff: ClassVar[None] = None
+    total: ClassVar[None] = None
+
+    size: int
+    centred: RoundedGaussian
+    people: RoundedGaussian
+
+    def __post_init__(self) -> None:
+        hold_whole(self, "size", low=1)
+        good = isinstance(self.centred, RoundedGaussian) and isinstance(self.people, RoundedGaussian)
+        if not good or self.replaces:
+            raise InvalidInput("centred counts have Gaussian noise, for units that are added or removed.")
+
+    @property
+    def form(self) -> str:
+        """The law by its name."""
+        return "list"
+
+    @property
+    def words(self) -> str:
+        """The law in a phrase."""
+        return f"a public list of keys; centred counts with rounded Gaussian noise, σ = {self.count_error:.4g} in all"
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The counts, and the number of units that have any."""
+        return (self.table, people_table())
+
+    def slots(self) -> Mapping[str, Any]:
+        """Return the noise of the centred counts, and of the number of units."""
+        return {COUNTS: self.centred, PEOPLE: self.people}
+
+    def costs(self) -> tuple[Cost, ...]:
+        """Return what each of the two costs."""
+        move = Move.each(self.size, self.weight).between("add_remove")
+        return additive_cost(self.centred, move), additive_cost(self.people, people_table().between("add_remove"))
+
+    def draw(self, state: HistogramState, handle: Handle) -> Arrays:
+        """Return the centred counts of the list, and the number of units, with noise."""
+        hold_size(self.size, state)
+        known = state.known
+        people = len(state.content.held(known)[0])
+        sums, _ = state.content.sums(known, self.size, others=False)
+        centred = 2 * state.on_list(known, sums) - self.weight * people
+        arrays = state.published(NOTHING)
+        return arrays | {TABLE: handle.add(centred, COUNTS), PEOPLE: handle.add(np.array([people]), PEOPLE)}
+
+    def fits(self, arrays: Arrays) -> bool:
+        """Say whether there is a count for each key of the list, and a number of units."""
+        return EntriesLaw.fits(self, arrays) and self.size == len(arrays[LISTED]) and are_integers(arrays, PEOPLE, (1,))
+
+    @property
+    def _more(self) -> set[str]:
+        return {PEOPLE}
+
+    def bound(self, arrays: Arrays | None = None) -> int:
+        """Return the number of keys of a unit that count: all."""
+        return min(self.keys, self.size)
+
+    def counts_in(self, arrays: Arrays) -> Any:
+        """Return the noisy counts."""
+        return (np.asarray(arrays[TABLE]) + self.weight * int(np.asarray(arrays[PEOPLE])[0])) / 2
+
+    def noise_under(self, bound: int) -> CountLaw | None:
+        """Return the noise of one count."""
+        return RoundedGaussian(math.hypot(self.centred.sigma, self.weight * self.people.sigma) / 2)
+
+    @property
+    def shared_variance(self) -> float:
+        """The variance of the noise that all counts have in common: that of the number of units."""
+        return self.weight**2 * self.people.variance / 4
+
+
+def people_table() -> Table:
+    """Return the number of units that hold a key of the list."""
+    return Table(PEOPLE, (1,), Move.each(1, 1))
+
+
+def hold_size(size: int | None, state: HistogramState) -> None:
+    """Refuse a list of another length than was paid for."""
+    if size is not None and size != len(state.listed):
+        raise ReleaseRefused("the law was paid for a list of another length. Nothing was drawn.")

@@ -110,7 +110,7 @@ class _Rehearsal:
     """
 
     def __init__(self, spec: TableSpec, amount: Amount, guess: Guess, *, listed: bool) -> None:
-        found = spec.laws(Budget(**amount.budget), groups=() if listed else None)[0]
+        found = spec.laws(Budget(**amount.budget), groups=range(guess.keys) if listed else None)[0]
         self.law = cast("CentredTable | CornerTable", found)
         values = {place: _range_of(spec, name) for place, name in enumerate(spec.values)}
         unknown = [name for place, name in enumerate(spec.values) if values[place] is None]

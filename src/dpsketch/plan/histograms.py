@@ -131,7 +131,9 @@ def error_by_bound(amount: Amount, guess: Guess, *, spread: float = 1.0) -> Boun
     def unit(bound: int) -> Unit:
         return replace(amount.unit, max_keys=bound, chosen=False)
 
-    noise = np.array([HistogramSpec(unit(bound)).law(**amount.budget, keys=()).count_error for bound in _BOUNDS])
+    noise = np.array(
+        [HistogramSpec(unit(bound)).law(**amount.budget, keys=range(guess.keys)).count_error for bound in _BOUNDS]
+    )
     cut = np.array([guess.users * float(np.maximum(held - bound, 0).mean()) * apart for bound in _BOUNDS])
     return BoundCurve(list(_BOUNDS), noise, cut, np.hypot(noise, cut), spread)
 
@@ -153,7 +155,7 @@ def plan_histogram(
     """
     spec = HistogramSpec(amount.unit)
     needs_list = listed or not amount.delta
-    law = spec.law(**amount.budget, keys=() if needs_list else None)
+    law = spec.law(**amount.budget, keys=range(guess.keys) if needs_list else None)
     holdings = Holdings.of(guess.counts, amount.unit, guess.users)
     if limit is not None and holdings.memory > limit:
         raise InvalidInput(

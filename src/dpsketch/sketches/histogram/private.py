@@ -18,7 +18,7 @@ from dpsketch.arrays import Integers
 from dpsketch.core.drawn import Part
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.laws.chosen import Choice, ShareCut
-from dpsketch.laws.entries import BOUND, ENTRIES, FOUND, LISTED, OTHERS, TABLE, CountingLaw, EntriesLaw
+from dpsketch.laws.entries import BOUND, ENTRIES, FOUND, LISTED, OTHERS, CountingLaw, EntriesLaw
 from dpsketch.laws.rounds import WeightedRounds, unit_weights
 from dpsketch.laws.thresholds import CountThreshold
 from dpsketch.numbers import probability
@@ -99,7 +99,8 @@ class PrivateHistogram(NamedCounts, SketchRelease):
     @property
     def values(self) -> Integers:
         """The noisy counts in steps of ``spec.grid``, those of the list first; empty if names only were published."""
-        return cast("Integers", self.drawn.parts[ENTRIES].arrays[TABLE]) if self.has_counts else np.empty(0, np.int64)
+        found = self.law.counts_in(self.drawn.parts[ENTRIES].arrays) if self.has_counts else np.empty(0, np.int64)
+        return cast("Integers", found)
 
     @property
     def rest(self) -> int | None:
@@ -196,7 +197,8 @@ class PrivateHistogram(NamedCounts, SketchRelease):
                 "others=True to count all other keys together."
             )
         named, posterior, added = self._summed(places, confidence)
-        reach = intervals.sum_width(law, len(places), (1 - confidence) / 2)
+        shared = (len(places) ** 2 - len(places)) * self.law.shared_variance
+        reach = intervals.sum_width(law, len(places), (1 - confidence) / 2, beside=shared)
         found = self._estimate(named, named - added - reach, named + reach, confidence)
         grid = self.spec.grid
         expected = None if posterior is None else min(max(grid * posterior, found.low), found.high)

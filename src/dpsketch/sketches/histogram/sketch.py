@@ -189,8 +189,9 @@ class Histogram(Sketch[HistogramSpec, PrivateHistogram]):
         Counts carry the noise that the mechanism's words state, and nothing else: no key collides with another.
         """
         spec, budget = self._spec, Budget(epsilon, delta, rho)
-        laws = spec.laws(budget, keys=keys, unknown=unknown, others=others, names_only=names_only, form=form)
-        listed = [] if keys is None else list(dict.fromkeys(names_of(keys, spec)))
+        named = None if keys is None else list(dict.fromkeys(names_of(keys, spec)))
+        laws = spec.laws(budget, keys=named, unknown=unknown, others=others, names_only=names_only, form=form)
+        listed = named or []
         spelled = [str(name) for name in listed] if self.key_columns else listed
         with self._opened() as tables:  # before the charge: what cannot be put in order costs nothing
             permit = self._pay(spec, laws, budget, self._account(ledger, dataset, part))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
@@ -14,7 +15,7 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.laws.calibration import noise_for
 from dpsketch.laws.choice import CHOICE_TABLES
-from dpsketch.laws.entries import COUNTS, TOTAL, CountNoise, EntriesLaw, ListedCounts
+from dpsketch.laws.entries import COUNTS, TOTAL, CentredCounts, CountNoise, EntriesLaw, ListedCounts, people_table
 from dpsketch.laws.rounds import WeightedRounds, weights_table
 from dpsketch.laws.thresholds import FORMS, CountThreshold, Form
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
@@ -69,7 +70,7 @@ class HistogramSpec(Spec):
         return _BYTES_A_KEY * _GUESSED_KEYS
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the counts of all keys, their total, the weights of keys, and the tables by which a bound is chosen.
+        """Return counts, their total, weights of keys, users, and the tables by which a bound is chosen.
 
         A unit is on at most ``max_keys`` keys, on each by at most its weight; a user gives weights to fewer.
         """
@@ -77,7 +78,7 @@ class HistogramSpec(Spec):
         counts = Move.each(unit.max_keys, self.weight_grid.max_units)
         found = [Table(COUNTS, None, counts), Table(TOTAL, (1,), Move.heaped(1, counts.l1))]
         if unit.level == "user":
-            found.append(weights_table(min(unit.max_keys, LARGEST_CAP)))
+            found += [weights_table(min(unit.max_keys, LARGEST_CAP)), people_table()]
         return (*found, *(CHOICE_TABLES if unit.chosen else ()))
 
     def shares(self) -> dict[Table, float]:
@@ -135,15 +136,18 @@ class HistogramSpec(Spec):
             return (self._finding(budget, others, names_only, form),)
         if form not in (None, "laplace", "gaussian"):
             raise InvalidInput("a public list gets Laplace or Gaussian noise on its counts: leave form= out.")
-        return (self._listing(budget, others, form),)
+        assert keys is not None
+        return (self._listing(budget, len(keys), others, form),)
 
-    def _listing(self, budget: Budget, others: bool, form: Form | None) -> ListedCounts:
+    def _listing(self, budget: Budget, size: int, others: bool, form: Form | None) -> EntriesLaw:
         """Choose the noise of a public list's counts: the one with the smaller variance, where the budget allows both.
 
         Where the bound is chosen, it is the noise of one key, and each bound takes the narrower.
         """
         unit, counts, cost = self.unit, self.tables()[0], budget.cost
-        epsilon, single = None, counts
+        epsilon, single, relied = None, counts, None
+        if size and not (others or unit.chosen):  # nobody has more keys of the list than it has
+            single, relied = replace(counts, move=counts.move.within(min(size, unit.max_keys))), size
         choice: tuple[Additive, ...] = ()
         if unit.chosen:
             if isinstance(cost, ZcdpCost):
@@ -163,7 +167,20 @@ class HistogramSpec(Spec):
         if not unit.chosen:
             noises = [min(noises, key=lambda noise: noise.variance)]
         noise = CountNoise(single.move.cells, tuple(noises), others)
-        return ListedCounts(counts, unit.neighbours, noise, epsilon, choice)
+        law = ListedCounts(counts, unit.neighbours, noise, epsilon, choice, relied)
+        if relied is None or budget.delta == 0 or form == "laplace" or unit.neighbours != "add_remove":
+            return law
+        return min(law, self._centred(budget, size), key=lambda each: each.count_error)
+
+    def _centred(self, budget: Budget, size: int) -> CentredCounts:
+        """Return the law of centred counts that uses a budget up."""
+        counts, root = self.tables()[0], math.sqrt(size)
+        single = noise_for(budget, Move.each(1, 1).between("add_remove"))
+        assert isinstance(single, RoundedGaussian)
+        wide, people = (single.sigma * math.sqrt(each) / _HAIR for each in (size + root, root + 1))
+        return CentredCounts(
+            counts, "add_remove", size, RoundedGaussian(counts.move.most * wide), RoundedGaussian(people)
+        )
 
     def _finding(self, budget: Budget, others: bool, names_only: bool, form: Form | None) -> EntriesLaw:
         """Choose how names on no list are found, and what counts carry."""
@@ -217,7 +234,7 @@ class HistogramSpec(Spec):
         from dpsketch.sketches.histogram.predict import Holdings, predict
         from dpsketch.sketches.weights import guessed_counts
 
-        law = self.law(**budget, keys=None if budget.get("delta") or budget.get("rho") else ())
+        law = self.law(**budget, keys=None if budget.get("delta") or budget.get("rho") else range(keys))
         found = predict(law, Holdings.of(guessed_counts(records, keys, 1.0, None), self.unit, None))
         names = {} if law.cutoff is None else {"names_found": found.found, "threshold": self.grid * law.cutoff}
         return {"error_of_a_count": self.grid * found.error, **names}

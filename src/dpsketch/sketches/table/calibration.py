@@ -16,6 +16,7 @@ the ends of their intervals. The last row gets 5% if there are no quantiles, sin
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
@@ -56,8 +57,9 @@ _SLOTS = 1024
 _MASS = 1 << 16
 
 
-def centred_table(spec: TableSpec, budget: Budget, *, found: bool, names: Names) -> CentredTable:
-    """Return the law of a table with Gaussian noise that uses the budget up."""
+def centred_table(spec: TableSpec, budget: Budget, *, listed: int | None, names: Names) -> CentredTable:
+    """Return the law of a table with Gaussian noise that uses the budget up, for a public list of so many groups."""
+    found, rows = listed is None, None if listed is None else listed + 1
     unit, measures, replaced = spec.unit, spec.measures(), spec.unit.neighbours == "replace"
     match budget.cost:
         case ApproximateCost(epsilon, delta):
@@ -86,7 +88,15 @@ def centred_table(spec: TableSpec, budget: Budget, *, found: bool, names: Names)
         tuple(noise),
         tuple(RoundedGaussian(1 / math.sqrt(squares * share)) for share in shapes),
         RoundedGaussian(1 / math.sqrt(squares * held)) if by_user else None,
+        rows=rows,
     )
+    if rows is not None and by_user and not (replaced or unit.chosen):
+        # A unit moves R cells by 1, and the number of units by 1, with the least error at √R : 1.
+        root = math.sqrt(rows)
+        parts = columns * shares[0] * root / (root + 1), columns * shares[0] / (root + 1)
+        users, persons = RoundedGaussian(math.sqrt(rows / parts[0])), RoundedGaussian(1 / math.sqrt(parts[1]))
+        centred = replace(law, users=users, persons=persons)
+        law = min(law, centred, key=lambda each: each.head_error)
     if not found or not isinstance(budget.cost, ApproximateCost):
         return law
     return _with_names(law, budget.cost, squares * rounds, min(unit.max_keys, CAP))
@@ -123,8 +133,9 @@ def _with_names(law: CentredTable, cost: ApproximateCost, squares: float, cap: i
     return law.with_names(noises, cutoffs, cap, epsilon)
 
 
-def corner_table(spec: TableSpec, budget: Budget, *, found: bool) -> CornerTable:
-    """Return the law of a table with Laplace noise that uses the budget up."""
+def corner_table(spec: TableSpec, budget: Budget, *, listed: int | None) -> CornerTable:
+    """Return the law of a table with Laplace noise that uses the budget up, for a public list of so many groups."""
+    found, rows = listed is None, None if listed is None else listed + 1
     unit, twice = spec.unit, 2 if spec.unit.neighbours == "replace" else 1
     cost = budget.cost
     assert not isinstance(cost, ZcdpCost)
@@ -140,13 +151,14 @@ def corner_table(spec: TableSpec, budget: Budget, *, found: bool) -> CornerTable
     drawn = _QUANTILES * rest if quantiles else 0.0
     others = max(drawn, _OTHERS * rest) if found else drawn
     epsilon = cost.epsilon * _LESS
-    distance = cells_table(unit.max_keys, len(linear)).between(unit.neighbours).l1
+    keys = unit.max_keys if rows is None else min(unit.max_keys, rows)
+    distance = cells_table(keys, len(linear)).between(unit.neighbours).l1
     cells = DiscreteLaplace(epsilon * (rest - others), distance)
     draws = []
     for measure in quantiles:
         weights = [spec.weight_of(each) for each in quantiles]
         share = drawn * spec.weight_of(measure) / math.fsum(weights)
-        draws.append(_draws(spec.shares_of(measure), epsilon * share / (twice * unit.max_keys), by_user=by_user))
+        draws.append(_draws(spec.shares_of(measure), epsilon * share / (twice * keys), by_user=by_user))
     law = CornerTable(
         unit.neighbours,
         by_user,
@@ -156,6 +168,7 @@ def corner_table(spec: TableSpec, budget: Budget, *, found: bool) -> CornerTable
         cells,
         tuple(DiscreteLaplace(epsilon * share, twice) for share in shapes.values()),
         tuple(draws),
+        rows=rows,
     )
     if not found:
         return law

@@ -7,7 +7,9 @@ trees or draws of quantiles (:class:`Decoded`). Rows add up by adding these (:me
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +17,7 @@ import numpy as np
 from dpsketch.arrays import Floats, Integers
 from dpsketch.core.laws import Arrays
 from dpsketch.laws.bounds import Bounds
-from dpsketch.laws.centred import USERS, CentredTable, column_of
+from dpsketch.laws.centred import CentredTable, column_of
 from dpsketch.laws.corners import CELLS, CornerTable
 from dpsketch.laws.groups import SCALE, Measure
 from dpsketch.sketches.table import intervals
@@ -122,6 +124,8 @@ class Centred(Decoded):
         By measure, the inner edges of the leaves, and the least and largest value.
     listed : numpy.ndarray of bool
         Rows towards which others are shrunk.
+    head_variance : callable
+        Returns the variance of sums of published head counts, from their numbers.
     """
 
     records: int
@@ -130,12 +134,13 @@ class Centred(Decoded):
     edges: dict[Measure, Floats]
     domains: dict[Measure, tuple[float, float]]
     listed: Any
+    head_variance: Callable[[Any], Floats]
 
     @classmethod
     def of(cls, spec: TableSpec, law: CentredTable, arrays: Arrays) -> Centred:
         """Read what was published."""
         keys, records = law.rows_of_a_user(arrays), law.records_of_a_user(arrays)
-        users = np.asarray(arrays[USERS], np.float64)
+        users = law.heads(arrays)
         totals, variances, ranges = {}, {}, {}
         trees, tree_variances, edges, domains = {}, {}, {}, {}
         for place, measure in enumerate(law.measures):
@@ -150,11 +155,10 @@ class Centred(Decoded):
                 times = records if measure.kind == "record_mean" else 1
                 totals[measure], variances[measure] = times * column, times**2 * variance
                 ranges[measure] = law.range_of(place, arrays)
-        variance = np.full(len(users), law.under(law.users, keys).variance)
+        variance = law.head_variance(keys, np.ones(len(users)))
         listed = np.arange(len(users)) < len(users) - 1
-        return cls(
-            spec, users, variance, totals, variances, ranges, records, trees, tree_variances, edges, domains, listed
-        )
+        found = spec, users, variance, totals, variances, ranges, records, trees, tree_variances, edges, domains
+        return cls(*found, listed, partial(law.head_variance, keys))
 
     def rolled(self, index: Integers, groups: int) -> Centred:
         """Return the sums of rows."""
@@ -165,7 +169,7 @@ class Centred(Decoded):
         return Centred(
             self.spec,
             added(self.users),
-            added(self.users_variance),
+            self.head_variance(np.bincount(index, minlength=groups)),
             {measure: added(each) for measure, each in self.totals.items()},
             {measure: added(each) for measure, each in self.variances.items()},
             self.ranges,
@@ -175,6 +179,7 @@ class Centred(Decoded):
             self.edges,
             self.domains,
             np.ones(groups, np.bool_),
+            self.head_variance,
         )
 
     def heads(self, confidence: float) -> tuple[Floats, Floats]:

@@ -14,7 +14,7 @@ from dpsketch.core.move import Table as CoreTable
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.laws.bounds import shape_table
-from dpsketch.laws.centred import held_table, measure_table, users_table
+from dpsketch.laws.centred import held_table, measure_table, persons_table, users_table
 from dpsketch.laws.corners import cells_table
 from dpsketch.laws.groups import Measure
 from dpsketch.laws.rounds import weights_table
@@ -173,11 +173,11 @@ class TableSpec(Spec):
         return _BYTES_A_RECORD * _GUESSED_RECORDS
 
     def tables(self) -> tuple[CoreTable, ...]:
-        """Return head counts, columns, shapes, users by number of rows, weights of groups, and cells."""
+        """Return head counts, columns, shapes, users by number of rows and in all, weights of groups, and cells."""
         keys, measures = self.unit.max_keys, self.measures()
         found = [users_table(keys), *(measure_table(measure, keys) for measure in measures)]
         found += [shape_table(measure.name) for measure in measures]
-        found += [held_table()] if self.unit.level == "user" else []
+        found += [held_table(), persons_table()] if self.unit.level == "user" else []
         found += [weights_table(min(keys, CAP))]
         linear = len(self._linear())
         return (*found, *([cells_table(keys, linear)] if linear <= MOST_CORNERS else []))
@@ -206,8 +206,8 @@ class TableSpec(Spec):
         if pure and self.unit.chosen:
             raise InvalidInput("with delta=0 state max_keys=: a bound is chosen with Gaussian noise.")
         if by_corners and len(self._linear()) <= MOST_CORNERS:
-            return (corner_table(self, budget, found=groups is None),)
-        return (centred_table(self, budget, found=groups is None, names=names),)
+            return (corner_table(self, budget, listed=None if groups is None else len(groups)),)
+        return (centred_table(self, budget, listed=None if groups is None else len(groups), names=names),)
 
     def words(self, laws: tuple[Law, ...]) -> str:
         """Return the mechanism in words."""
