@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dpsketch as dps
-from dpsketch.plan.tables import naming_pays, tree_spec
+from dpsketch.plan.counters import naming_pays, tree_spec
 from dpsketch.privacy import Budget
 from dpsketch.sketches.quantiles import QuantileSpec
 

@@ -17,7 +17,7 @@ from dpsketch.sketches import table as tables
 from dpsketch.sketches.feed import feed
 from dpsketch.sketches.frames import frame_columns
 from dpsketch.sketches.table.columns import pair
-from dpsketch.sketches.table.private import typed_names
+from dpsketch.sketches.table.rows import typed_names, with_ends
 from dpsketch.sketches.table.sketch import declared_type
 from dpsketch.sources import Batch, Columns, GroupQuery, open_source, parse_group_query, read_tables
 from dpsketch.sources.failures import guarded
@@ -82,7 +82,7 @@ def sql(
         The budget, as for :meth:`dpsketch.Table.release`.
     bounds : mapping, optional
         Ranges by the name of a released column, as in ``{"sum_amount": (0, 500)}``, or by a column of the records, for
-        all aggregates of it. What is not stated is chosen privately.
+        all aggregates of it. Ranges that are not stated are chosen privately.
     grid : mapping, optional
         Public steps of the values of quantiles, by the same names.
     over : {"records", "users"}
@@ -133,14 +133,14 @@ def sql(
 
 @dataclass(frozen=True, slots=True)
 class TableQuery:
-    """A query, as a table is asked.
+    """A query as a table: its columns, its source and its rows.
 
     Attributes
     ----------
     asked : GroupQuery
         What the query says.
     user : str or None
-        The column that says whose a record is.
+        The column of users.
     columns : tuple of Column
         The table's columns: one for each aggregate.
     """
@@ -174,7 +174,7 @@ class TableQuery:
         plain = [_column(each, over) for each in asked.aggregates]
         _refuse_shared_names(asked.by, plain)
         columns = bounded(plain, bounds, grid, by_user=user is not None)
-        asked.check([*asked.by, *(each for column in columns for name in column.names for each in _ends(name))])
+        asked.check([*asked.by, *(each for column in columns for name in column.names for each in with_ends(name))])
         return cls(asked, user, columns)
 
     def table(self, **options: Any) -> Table:
@@ -183,7 +183,7 @@ class TableQuery:
 
     @property
     def source_columns(self) -> Columns:
-        """What is read of a record."""
+        """Columns to read of each record."""
         by = self.asked.by
         values = tuple(dict.fromkeys(column.value for column in self.columns if column.value is not None))
         return Columns(
@@ -196,7 +196,7 @@ class TableQuery:
 
     @property
     def location(self) -> str:
-        """What the query reads, where that is a file or a database."""
+        """File or database in FROM."""
         if self.asked.schema is not None:
             raise InvalidInput(
                 "the query reads a table of a schema, which needs data=connection. The name of a file stands in "
@@ -222,7 +222,7 @@ class TableQuery:
         """Refuse HAVING and ORDER BY that do not fit the types of the released columns, before they are paid for."""
         types = dict(zip(spec.by, spec.types or ("text",) * len(spec.by), strict=True))
         columns = {name: typed_names([], kind) for name, kind in types.items()}
-        columns |= {each: pa.array([], pa.float64()) for name in self._names for each in _ends(name)}
+        columns |= {each: pa.array([], pa.float64()) for name in self._names for each in with_ends(name)}
         self.asked.places(pa.table(columns), self._names)
 
     def shown(self, private: PrivateTable) -> PrivateTable:
@@ -257,13 +257,9 @@ def _column(each: Aggregate, over: Over) -> Column:
             return tables.quantiles(value, [each.share or 0.0], name=name)
 
 
-def _ends(name: str) -> tuple[str, str, str]:
-    return name, f"{name}_low", f"{name}_high"
-
-
 def _refuse_shared_names(by: Sequence[str], columns: Sequence[Column]) -> None:
     """Refuse two released columns of one name."""
-    listed = [*by, *(each for column in columns for name in column.names for each in _ends(name))]
+    listed = [*by, *(each for column in columns for name in column.names for each in with_ends(name))]
     if len(set(listed)) < len(listed):
         raise InvalidInput("the query gives two released columns one name. Rename one, with AS.")
 

@@ -20,7 +20,7 @@ from dpsketch.errors import BudgetExceeded, LedgerError, ReleaseRefused
 from dpsketch.ledger import Charge, Ledger, Payment, chain
 from dpsketch.ledger import connection as connection_module
 from dpsketch.ledger.connection import Connection, PostgresConnection
-from dpsketch.ledger.store import TABLES, Store
+from dpsketch.ledger.store import TABLES, LedgerStore
 from dpsketch.privacy import PureCost, per_record
 from ledgers import begun
 
@@ -135,14 +135,14 @@ def test_whoever_waits_for_the_lock_is_never_overtaken(postgresql_url: str, monk
     dataset = f"waiting {uuid.uuid4()}"
     ledger = Ledger(postgresql_url)
     ledger.create(dataset, epsilon=0.2, delta=0, unit=per_record())
-    real = Store._write_once
+    real = LedgerStore._write_once
     attempts: list[int] = []
 
-    def counted(self: Store, *given: Any) -> Any:
+    def counted(self: LedgerStore, *given: Any) -> Any:
         attempts.append(1)
         return real(self, *given)
 
-    monkeypatch.setattr(Store, "_write_once", counted)
+    monkeypatch.setattr(LedgerStore, "_write_once", counted)
 
     def charged(_: int) -> bool:
         try:
@@ -181,7 +181,7 @@ def test_a_charge_outlives_a_crash_of_the_server_that_prefers_speed(postgresql_u
     Ledger(postgresql_url).create(f"begun {uuid.uuid4()}", epsilon=1.0, delta=0.0, unit=per_record())
 
     def kept(setting: str) -> object:
-        store = Store(f"{postgresql_url}?options=-csynchronous_commit%3D{setting}")
+        store = LedgerStore(f"{postgresql_url}?options=-csynchronous_commit%3D{setting}")
         return store.write("durable", lambda connection: connection.rows("SHOW synchronous_commit"))
 
     assert [kept(each) for each in ("off", "local", "on", "remote_apply")] == [
@@ -191,7 +191,7 @@ def test_a_charge_outlives_a_crash_of_the_server_that_prefers_speed(postgresql_u
 
 def test_a_session_leaves_nothing_to_the_next_client_of_a_pooler(postgresql_url: str) -> None:
     Ledger(postgresql_url).create(f"begun {uuid.uuid4()}", epsilon=1.0, delta=0.0, unit=per_record())
-    store = Store(postgresql_url)
+    store = LedgerStore(postgresql_url)
     names = [f"{uuid.uuid4()}" for _ in range(12)]
 
     def work(connection: Connection) -> object:
@@ -218,7 +218,7 @@ def test_whoever_waits_for_a_lock_gives_up_where_the_session_was_shared(
     dataset = f"held {uuid.uuid4()}"
     ledger = Ledger(f"{postgresql_url}?options=-cstatement_timeout%3D1500")
     with (
-        closing(PostgresConnection(Store(postgresql_url)._place)) as other,
+        closing(PostgresConnection(LedgerStore(postgresql_url)._place)) as other,
         other.writing(dataset),
         pytest.raises(LedgerError, match="lock timeout"),
     ):

@@ -207,7 +207,7 @@ LEDGER = [
     ),
     Mutant(
         "ledger-charged-again-in-doubt",
-        "Store._guarded",
+        "LedgerStore._guarded",
         'if getattr(error, "sqlstate", None) in _RETRY:',
         'if getattr(error, "sqlstate", None) in (*_RETRY, None):',
         f"{_STORE} -k in_doubt",
@@ -215,7 +215,7 @@ LEDGER = [
     ),
     Mutant(
         "ledger-left-open",
-        "Store._write_once",
+        "LedgerStore._write_once",
         "with closing(self._open(make=make)) as connection:",
         ("connection = self._open(make=make)\nif True:"),
         _STORE,
@@ -223,7 +223,7 @@ LEDGER = [
     ),
     Mutant(
         "ledger-begun-by-a-charge",
-        "Store.write",
+        "LedgerStore.write",
         "make = create or self._may_begin()",
         "make = True",
         f"{_MISSING} -k gone",
@@ -231,7 +231,7 @@ LEDGER = [
     ),
     Mutant(
         "ledger-gone-is-empty",
-        "Store.read",
+        "LedgerStore.read",
         ("if self._may_begin():\n    return empty\nraise self._missing()"),
         "return empty",
         f"{_MISSING} -k gone",
@@ -239,7 +239,7 @@ LEDGER = [
     ),
     Mutant(
         "ledger-of-the-home-begun-again",
-        "Store._note_begun",
+        "LedgerStore._note_begun",
         "self._mark(self.file).touch()",
         "pass",
         f"{_MISSING} -k home",
@@ -247,7 +247,7 @@ LEDGER = [
     ),
     Mutant(
         "ledger-of-the-home-unnoted",
-        "Store._read_once",
+        "LedgerStore._read_once",
         "self._note_begun()",
         "pass",
         f"{_MISSING} -k every_use",
@@ -255,7 +255,7 @@ LEDGER = [
     ),
     Mutant(
         "ledger-named-begun-by-a-charge",
-        "Store.__init__",
+        "LedgerStore.__init__",
         "self.home = self.file is not None and os.path.realpath(self.file) == os.path.realpath(home_file())",
         "self.home = self.file is not None",
         f"{_MISSING} -k environment",
@@ -263,7 +263,7 @@ LEDGER = [
     ),
     Mutant(
         "ledger-reader-writes",
-        "Store._read_once",
+        "LedgerStore._read_once",
         "else SqliteReading(self.file)",
         "else SqliteConnection(self.file)",
         f"{_MISSING} -k may_not_be_written",

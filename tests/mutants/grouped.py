@@ -77,7 +77,7 @@ GROUPED = [
     Mutant(
         "table-mass-of-records",
         "Kept.leaves",
-        'mass = f"CAST(floor({literal(scale)} / units) AS BIGINT)"',
+        'mass = f"CAST(floor({_literal(scale)} / units) AS BIGINT)"',
         'mass = f"CAST({scale} AS BIGINT)"',
         _STEPS,
         "every record of a user has the user's mass in a tree",
@@ -85,7 +85,7 @@ GROUPED = [
     Mutant(
         "table-slots-of-records",
         "Kept.slots",
-        'mass = f"CAST(floor({literal(scale)} / units) AS BIGINT)"',
+        'mass = f"CAST(floor({_literal(scale)} / units) AS BIGINT)"',
         'mass = f"CAST({scale} AS BIGINT)"',
         _STEPS,
         "every record of a user has the user's mass in drawn quantiles",

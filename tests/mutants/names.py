@@ -90,8 +90,8 @@ BOUNDS = [
     Mutant(
         "bound-ranges-by-keys",
         "tables",
-        "users = np.bincount(np.searchsorted(EDGES, np.minimum(held, LARGEST)), minlength=len(EDGES))",
-        "users = np.bincount(np.searchsorted(EDGES, np.minimum(held, LARGEST)), held, minlength=len(EDGES))",
+        "users = np.bincount(range_of(held), minlength=RANGES)",
+        "users = np.bincount(range_of(held), held, minlength=RANGES)",
         f"{_BOUNDS} moves_each_table",
         "a user counts in its range as often as it has keys",
     ),

@@ -55,7 +55,7 @@ SOURCES = [
     ),
     Mutant(
         "option-given-twice",
-        "Option.type_cast_value",
+        "CommandOption.type_cast_value",
         "if len(value) > 1 and",
         "if len(value) > 2 and",
         "tests/cli/test_repeated_options.py",

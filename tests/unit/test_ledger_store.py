@@ -16,7 +16,7 @@ from dpsketch.cli.delivery import _origin
 from dpsketch.errors import InvalidInput, LedgerError, ReleaseRefused
 from dpsketch.ledger import Charge, Ledger, Payment, book
 from dpsketch.ledger.connection import Connection, SqliteConnection
-from dpsketch.ledger.store import Store
+from dpsketch.ledger.store import LedgerStore
 from dpsketch.privacy import PureCost, per_record
 
 RECORD = per_record()
@@ -90,7 +90,7 @@ def test_a_ledger_that_lost_a_table_is_refused_and_not_mended(ledger: Ledger, pa
     ],
 )  # fmt: skip
 def test_a_url_leads_to_a_server_and_shows_no_secret(url: str, options: dict[str, str]) -> None:
-    store = Store(url)
+    store = LedgerStore(url)
     assert pickle.loads(pickle.dumps(store))._place == store._place == options
     assert str(store).startswith("postgresql://")
     assert not any(secret in str(store) for secret in ("secret", "ss", "word"))
@@ -115,7 +115,7 @@ def test_a_url_leads_to_a_server_and_shows_no_secret(url: str, options: dict[str
 )
 def test_a_url_leads_to_a_file(url: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Store(url).file == tmp_path / Path(file).expanduser()
+    assert LedgerStore(url).file == tmp_path / Path(file).expanduser()
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_a_disk_that_is_full_refuses_a_charge_and_keeps_the_rest(ledger: Ledger)
             self.rows(f"PRAGMA max_page_count = {pages}")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Store, "_open", lambda store, *, make: Full(store.file))
+        patch.setattr(LedgerStore, "_open", lambda store, *, make: Full(store.file))
         with pytest.raises(LedgerError, match="database or disk is full"):
             charge_until_refused(ledger)
     held = len(ledger.history("web"))

@@ -65,8 +65,8 @@ def answers(content: TableContent, asked: Any, cap: int) -> list[Any]:
                 measure = Measure(f"m{place}", kind, value)
                 found += [kept.centred(measure, bounds, 4) for bounds in ((-20.0, 35.5), (2.0, 2.0), (0.0, 1e-300))]
         bounds = (-3.0, 90.0)
-        found.append(kept.cells([(Measure("a", "count"), (1.0, 6.0)), (Measure("b", "total", 1), bounds)], 1 << 15, 1))
-        found.append(kept.cells([], 1 << 15, 1))
+        found.append(kept.cells([(Measure("a", "count"), (1.0, 6.0)), (Measure("b", "total", 1), bounds)], 1 << 15))
+        found.append(kept.cells([], 1 << 15))
         edges = [-40.0, -3.0, 0.0, 9.5, 60.0, float("inf"), float("inf")]
         tree = Measure("q", "quantiles", 1, levels=3)
         found += [kept.leaves(tree, edges, SCALE), kept.slots(tree, edges[:5], np.arange(7), SCALE)]

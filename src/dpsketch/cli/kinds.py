@@ -79,7 +79,7 @@ def release_arguments(kind: Kind, spec: Any, given: dict[str, Any], key_type: Ke
 def _groups(path: Path, spec: Any) -> list[Any]:
     """Read a public list of groups, written as the columns of groups are: a day of a timestamp is its midnight."""
     from dpsketch.columns import canonical
-    from dpsketch.sketches.table.private import typed_names
+    from dpsketch.sketches.table.rows import typed_names
 
     if len(spec.by) == 1 and path.suffix.lower() != ".csv":
         columns = [read_lines(path)]

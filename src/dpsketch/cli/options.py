@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from dpsketch.privacy import Neighbours, Unit
 
 __all__ = [
-    "FILE", "WHOLE", "Command", "Group", "Option", "SourceFormat", "argument", "command", "flag_of", "gather", "given",
-    "json_option", "ledger_option", "make_option", "neighbours_option", "one_of", "open_ledger", "option", "options_of",
-    "output_option", "overwrite_option", "read_lines", "unit_from", "was_stated",
+    "FILE", "WHOLE", "Command", "CommandOption", "Group", "SourceFormat", "argument", "command", "flag_of", "gather",
+    "given", "json_option", "ledger_option", "make_option", "neighbours_option", "one_of", "open_ledger", "option",
+    "options_of", "output_option", "overwrite_option", "read_lines", "unit_from", "was_stated",
 ]  # fmt: skip
 
 # As sources.Format; a test compares them. Importing it here would load Arrow for every --help.
@@ -38,7 +38,7 @@ _NEGATIVE = re.compile(r"-[\d.]")
 _EXTRA_NUMBER = re.compile(r"extra argument \((\d+)\)")
 
 
-class Option(click.Option):
+class CommandOption(click.Option):
     """An option that refuses to be given twice, unless it takes a list; ``group`` is its heading in the help."""
 
     def __init__(self, *args: Any, group: str = "", **settings: Any) -> None:
@@ -75,7 +75,8 @@ class Command(click.Command):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         words = "Results and errors only, no other messages."
-        self.params.append(Option(["--quiet", "-q"], is_flag=True, expose_value=False, callback=_quiet, help=words))
+        quiet = CommandOption(["--quiet", "-q"], is_flag=True, expose_value=False, callback=_quiet, help=words)
+        self.params.append(quiet)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options under the headings of their groups."""
@@ -149,7 +150,7 @@ def command(name: str | None = None, **settings: Any) -> Callable[[Callable[...,
 
 def option(*names: str, **settings: Any) -> Callable[[_Function], _Function]:
     """Give a command an option, as :func:`click.option` does, which may be given once."""
-    return click.option(*names, cls=Option, **settings)
+    return click.option(*names, cls=CommandOption, **settings)
 
 
 def argument(name: str, metavar: str, words: str, **settings: Any) -> Callable[[_Function], _Function]:
@@ -175,7 +176,7 @@ def options_of(holder: type, *, without: Iterable[str] = ()) -> list[click.Param
 def make_option(
     name: str, of: Any, words: str, *, names: tuple[str, ...] = (), group: str = "", default: Any = None,
     **settings: Any,
-) -> Option:  # fmt: skip
+) -> CommandOption:  # fmt: skip
     """Make an option of a Python type: a flag of bool, a choice of a Literal, and one to be repeated of a list."""
     plain = next((each for each in get_args(of) if each is not NoneType), of) if NoneType in get_args(of) else of
     if get_origin(plain) in (list, tuple):
@@ -187,7 +188,7 @@ def make_option(
         settings = {"type": kind, **settings}
     if default is not None:  # Click takes None for a value, so that nothing would be missing
         settings["default"] = default
-    return Option([*(names or [flag_of(name)]), name], help=words, group=group, **settings)
+    return CommandOption([*(names or [flag_of(name)]), name], help=words, group=group, **settings)
 
 
 def gather(holder: type[_Made], values: Mapping[str, Any], **more: Any) -> _Made:

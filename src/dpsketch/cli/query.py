@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dpsketch.privacy import Guarantee
     from dpsketch.release import Release
     from dpsketch.results import Estimates
-    from dpsketch.sketches.table.private import TableView
+    from dpsketch.sketches.table.rows import TableView
     from dpsketch.sources.values import Progress
 
 __all__ = [

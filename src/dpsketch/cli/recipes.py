@@ -43,7 +43,7 @@ class SketchOptions:
     )
     columns: str | None = given("Columns that hold the coordinates, as in x,y.", group="Options")
     where: str | None = given('SQL condition on the rows to read, as in "distance > 500".', group="Options")
-    user: str | None = given("Column that says whose record it is.", group="Options")
+    user: str | None = given("Column with the user of each record.", group="Options")
     max_keys: str | None = given(
         "Maximum number of distinct keys per user, or auto, which a histogram's release chooses with 5% of ε.",
         group="Options",

@@ -41,9 +41,9 @@ _NAMED = re.compile(rf"(.*\S)\s+as\s+({QUOTED}|\w+)\s*", re.DOTALL | re.IGNORECA
 
 @dataclass(frozen=True, slots=True)
 class UserOptions:
-    """Whom a table protects, and how records are read."""
+    """Options of the unit of privacy, and of reading records."""
 
-    user: str | None = given("Column that says whose record it is.", group="Options")
+    user: str | None = given("Column with the user of each record.", group="Options")
     over: Literal["records", "users"] = given(
         "Means over records, as SQL's AVG, or over users, which have less noise.", group=_COLUMNS, default="records"
     )
@@ -69,7 +69,7 @@ class UserOptions:
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
-    """What a table groups by, and what it computes for each group."""
+    """Options of groups and aggregates."""
 
     by: str = given(
         "Columns that name a group, as in country,day. SQL with parentheses is computed, and AS names it: "
@@ -100,7 +100,7 @@ class GroupOptions:
 
 @dataclass(frozen=True, slots=True)
 class QueryOptions:
-    """What a query leaves open."""
+    """Options of a query."""
 
     bounds: tuple[str, ...] = given(
         "Bounds of a released column, as in sum_amount=0:500, or of all that read a column: amount=0:90. May be "
@@ -114,7 +114,7 @@ class QueryOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseOptions:
-    """Where a table goes, and how it is printed."""
+    """Options of the output."""
 
     output: Path | None = given(
         "File to write (.dps). Without it the table is printed, and kept nowhere.", "--output", "-o", group="Options"
@@ -135,13 +135,13 @@ class ReleaseOptions:
 
     @property
     def shape(self) -> dict[str, float | None]:
-        """How the numbers are printed."""
+        """Arguments of the printed numbers."""
         return {"confidence": self.confidence, "max_relative_error": self.max_relative_error}
 
 
 @dataclass(frozen=True, slots=True)
 class BuildOptions:
-    """Where a partial table goes."""
+    """Options of a partial table's file."""
 
     output: Path = given("File to write.", "--output", "-o", group="Options", required=True)
     overwrite: bool = given("Permission to replace the file if it exists.", group=_OUTPUT, default=False)
@@ -149,20 +149,20 @@ class BuildOptions:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An empty table, and from where its records come.
+    """An empty table, and the sources of its records.
 
     Attributes
     ----------
     table : Table
         The empty table.
     columns : Columns
-        What is read of a record.
+        Columns to read of each record.
     sources : list of str
-        What is read.
+        Files, folders, databases or standard input.
     stdin_format : str
-        What the source ``-`` holds.
+        Format of the source ``-``.
     query : TableQuery or None
-        The query that asks for it.
+        The query, for ``dpsketch sql``.
     """
 
     table: Table
@@ -173,13 +173,13 @@ class Asked:
 
     @property
     def named_columns(self) -> str:
-        """The columns that a release is made from, for readers of the ledger."""
+        """Names of the columns in use, for the ledger."""
         spec = self.table.spec
         named = {"by": ", ".join(spec.by), "user": spec.user, "values": ", ".join(spec.values)}
         return ", ".join(f"{role} {column}" for role, column in named.items() if column)
 
     def read(self) -> None:
-        """Add the records of the sources to the table, and tell the data holder how many there were."""
+        """Add the records of the sources to the table, and print their number for the data holder."""
         from dpsketch.sources import open_source
 
         with progress_bar("reading") as progress:
@@ -295,7 +295,7 @@ def _user_arguments(flags: UserOptions) -> dict[str, Any]:
 
 
 def _asked_by_options(values: Mapping[str, Any]) -> Asked:
-    """Return the table that the options of ``table`` ask for."""
+    """Build the table of the options of ``dpsketch table``."""
     from dpsketch.queries import bounded
     from dpsketch.sketches.table import Table, count
     from dpsketch.sources import Columns, parse_expression
@@ -304,7 +304,7 @@ def _asked_by_options(values: Mapping[str, Any]) -> Asked:
     if not values["sources"]:
         raise click.UsageError("Name what to read: SOURCE….")
     if groups.users and flags.user is None:
-        raise InvalidInput("--users counts users: name the column that says whose a record is with --user.")
+        raise InvalidInput("--users counts users: name the users' column with --user.")
     reader = _Reader()
     by = reader.groups(groups.by)
     columns = bounded(
@@ -327,7 +327,7 @@ def _asked_by_options(values: Mapping[str, Any]) -> Asked:
 
 
 def _asked_by_query(values: Mapping[str, Any]) -> Asked:
-    """Return the table that a query asks for."""
+    """Build the table of a query."""
     from dpsketch.queries import TableQuery
 
     flags, options = gather(UserOptions, values), gather(QueryOptions, values)
@@ -393,7 +393,7 @@ def _show(private: PrivateTable, where: ReleaseOptions, forms: Forms) -> None:
 
 
 def _explained(private: PrivateTable) -> list[str]:
-    """Say what each column counts, which bounds were chosen, and what clipping cut."""
+    """Describe what each column counts, the chosen bounds, and the share that clipping cut."""
     lines, cut = [], private.cut
     kept = f"; {private.kept}"  # said once, below
     chosen = {name for column in private.spec.columns if column.chosen for name in column.names}

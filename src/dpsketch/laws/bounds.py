@@ -28,7 +28,7 @@ from dpsketch.arrays import Floats, Integers
 from dpsketch.core.move import Move, Table
 from dpsketch.noise import DiscreteLaplace, Noise
 
-__all__ = ["BINS", "EDGES", "Bounds", "Shape", "leaf_of", "shape_table"]
+__all__ = ["BINS", "EDGES", "Bounds", "Shape", "shape_table", "standing"]
 
 Flags = npt.NDArray[np.bool_]
 
@@ -91,16 +91,16 @@ class Shape:
 
     @property
     def seen(self) -> Floats | None:
-        """The part of the units in each bin, as far as bins are told from noise; None if none stands out."""
+        """Share of the units in each bin that stands out of the noise; None if no bin does."""
         deviation = max(math.sqrt(self.noise.variance), _LEAST_DEVIATION)
         heavy = isinstance(self.noise, DiscreteLaplace)
         bins = np.asarray(self.bins, np.float64) / deviation
-        stands = _standing(bins, *_STANDS[heavy])
+        stands = standing(bins, *_STANDS[heavy])
         if not stands.any():
             return None
         # The bin of zero is in the middle, so that the distance from it orders bins by the size of their values.
         size = np.abs(np.arange(BINS) - BINS // 2)
-        sure = _standing(bins, *_STRONG[heavy])
+        sure = standing(bins, *_STRONG[heavy])
         sure[int(np.argmax(np.where(stands, bins, 0.0)))] = True
         top = int(size[sure].max())
         for each in np.sort(size[stands]):
@@ -156,7 +156,7 @@ class Shape:
         seen = self.seen
         if seen is None:
             return None
-        # Of a bin that holds a bound nothing is known to be cut: all its values may lie on one side.
+        # A bin that holds a bound counts as uncut, because all of its values may lie on one side.
         middles, (lowest, highest) = _middles(), bin_ranges()
         beyond = np.where(lowest > high, middles - high, 0.0) + np.where(highest < low, low - middles, 0.0)
         total = float(seen @ np.abs(middles))
@@ -198,7 +198,7 @@ class Shape:
         return float(low[there[0]]), float(high[there[-1]])
 
     def _equal_parts(self, parts: int, grid: float | None, stated: tuple[float, float] | None) -> Floats:
-        """Return where each of some parts begins that have about equally many of the values."""
+        """Return the lower ends of parts with about equally many values."""
         low, high = bin_ranges()
         if grid is not None:
             # All multiples of the step in a bin have equal parts of it. A bin begins with the first of its own.
@@ -228,7 +228,7 @@ _SHAPED = 0.95
 
 
 def bin_ends() -> Floats:
-    """Return where bins meet, and the least and the largest value."""
+    """Return the edges between bins, with the smallest and largest value."""
     return np.array([-_LARGEST, *EDGES, _LARGEST])
 
 
@@ -240,8 +240,8 @@ def bin_ranges() -> tuple[Floats, Floats]:
     return low, high
 
 
-def _standing(bins: Floats, alone: float, paired: float) -> Flags:
-    """Say which bins stand out of the noise, alone or together with a neighbour, from their numbers of deviations."""
+def standing(bins: Floats, alone: float, paired: float) -> Flags:
+    """Say which bins stand out of the noise, alone or with a neighbour. Bins are counts in standard deviations."""
     stands = bins > alone
     pairs = (bins[:-1] > paired) & (bins[1:] > paired)
     stands[:-1] |= pairs
@@ -253,24 +253,3 @@ def _middles() -> Floats:
     low, high = bin_ranges()
     middles: Floats = np.sign(low + high) * np.sqrt(np.maximum(low * high, 0.0))
     return middles
-
-
-def leaf_of(value: str, edges: tuple[float, ...] | Floats) -> str:
-    """Return SQL for the number of edges at or below a value, by halving; infinite edges are above every value."""
-    finite = [float(edge) for edge in edges if edge < math.inf]
-
-    def between(first: int, last: int) -> str:
-        if first == last:
-            return str(first)
-        middle = (first + last) // 2
-        return (
-            f"CASE WHEN {value} < {literal(finite[middle])} THEN {between(first, middle)} "
-            f"ELSE {between(middle + 1, last)} END"
-        )
-
-    return f"CAST({between(0, len(finite))} AS BIGINT)"
-
-
-def literal(number: float) -> str:
-    """Return a float as SQL that every engine reads as the same float."""
-    return f"CAST('{float(number)!r}' AS DOUBLE)"

@@ -55,8 +55,8 @@ from dpsketch.core.laws import Arrays, Law, are_integers
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.files import Array
-from dpsketch.laws.bounds import BINS, Bounds, Shape, shape_table
-from dpsketch.laws.choice import BOUNDS, EDGES
+from dpsketch.laws.bounds import BINS, Bounds, Shape, shape_table, standing
+from dpsketch.laws.choice import BOUNDS, MIDDLES, RANGES
 from dpsketch.laws.groups import SCALE, Measure, TableContent
 from dpsketch.laws.names import are_names, stored_names
 from dpsketch.laws.rounds import LARGEST_CAP, MOST_ROUNDS, WEIGHTS, rounds_delta, weights_table
@@ -77,7 +77,6 @@ LISTED, FOUND = "listed", "found"
 # A hair more noise outweighs the rounding of √m and of the sums of squares.
 _MARGIN = 1 + 1e-12
 _NOTHING: Integers = np.empty(0, np.int64)
-_LOWEST: Integers = np.concatenate([[1], EDGES[:-1] + 1])
 # A range of users stands out alone, or together with a neighbour, from this number of deviations on.
 _ALONE, _PAIRED = 3.5, 2.5
 _MOST = 2**62
@@ -87,7 +86,7 @@ _GUESS = 16
 
 
 class TableState(NamedTuple):
-    """What a law of a table is drawn of. Sensitive, but for the list.
+    """Input of a table's law. Sensitive, except for the list.
 
     Attributes
     ----------
@@ -113,7 +112,7 @@ def persons_table() -> Table:
 
 def held_table() -> Table:
     """Return the users by number of rows."""
-    return Table(HELD, (len(EDGES),), Move.each(1, 1))
+    return Table(HELD, (RANGES,), Move.each(1, 1))
 
 
 def measure_table(measure: Measure, keys: int) -> Table:
@@ -276,7 +275,7 @@ class CentredTable(Law):
         return found
 
     def squares(self, keys: int) -> float:
-        """Return what a unit moves all but the rounds by at most, in squared standard deviations, rounded up."""
+        """Return the largest move of a unit without the rounds, in squared standard deviations, rounded up."""
         if self.persons is None:
             head = keys / self._head(keys).sigma ** 2
         else:
@@ -294,7 +293,7 @@ class CentredTable(Law):
 
     @property
     def largest_squares(self) -> float:
-        """What a unit moves all but the rounds by at most, whatever bound is chosen."""
+        """Largest move of a unit without the rounds, over all bounds that may be chosen."""
         return max(map(self.squares, self._bounds))
 
     def with_names(
@@ -320,7 +319,7 @@ class CentredTable(Law):
         return (GaussianCost(math.nextafter(math.sqrt(self.largest_squares), math.inf)),)
 
     def draw(self, state: TableState, handle: Handle) -> Arrays:
-        """Return names, head counts and columns; bounds are chosen on the way from what is public by then."""
+        """Draw names, head counts and columns. Bounds are chosen from the arrays drawn before."""
         content, found, weights = state.content, _NOTHING, _NOTHING
         for place, cutoff in enumerate(self.cutoffs, 1):
             add = handle.adder(f"round {place}")
@@ -384,13 +383,12 @@ class CentredTable(Law):
         """
         held = np.asarray(arrays[HELD], np.float64)
         assert self.held is not None
-        seen, rows = _standing(held, self.held.sigma), max(self.listed(arrays), 1)
-        middles = np.sqrt(_LOWEST * EDGES)
+        seen, rows = _users_held(held, self.held.sigma), max(self.listed(arrays), 1)
         weights = np.maximum(np.asarray(arrays[WEIGHTS], np.float64), 1.0)
         meeting = float((weights**2).sum() / weights.sum() ** 2) if len(weights) else 1 / rows
 
         def error(keys: int) -> float:
-            cut = float(seen @ np.maximum(middles - keys, 0.0))
+            cut = float(seen @ np.maximum(MIDDLES - keys, 0.0))
             return float(self.head_variance(keys)) + math.sqrt(meeting / rows) * cut**2 / rows
 
         return min(self._bounds, key=error)
@@ -399,10 +397,9 @@ class CentredTable(Law):
         """Return the estimated part of users' rows that the bound cuts; None if nothing stands out of the noise."""
         if self.held is None:
             return 0.0
-        seen = _standing(np.asarray(arrays[HELD], np.float64), self.held.sigma)
-        middles = np.sqrt(_LOWEST * EDGES)
-        held = float(seen @ middles)
-        cut = float(seen @ np.maximum(middles - self.rows_of_a_user(arrays), 0.0))
+        seen = _users_held(np.asarray(arrays[HELD], np.float64), self.held.sigma)
+        held = float(seen @ MIDDLES)
+        cut = float(seen @ np.maximum(MIDDLES - self.rows_of_a_user(arrays), 0.0))
         return cut / held if held else None
 
     def records_of_a_user(self, arrays: Arrays) -> int:
@@ -428,7 +425,7 @@ class CentredTable(Law):
     def _chosen(self, place: int, arrays: Arrays) -> Floats:
         """Return the bounds of a column, or the edges of a tree.
 
-        They follow from what is published by then. They are published as well, because two machines may round
+        They follow from the arrays published before. They are published as well, because two machines may round
         differently, and a reader must take those that the noise was drawn for.
         """
         measure, shape = self.measures[place], self.shape(place, arrays)
@@ -459,7 +456,7 @@ class CentredTable(Law):
         return users
 
     def fits(self, arrays: Arrays) -> bool:
-        """Say whether there are names, head counts and columns, each of its shape: anyone may have written a file."""
+        """Check the names and shapes of all arrays, since a file is not trusted."""
         wanted = {LISTED, FOUND, WEIGHTS, USERS, *([] if self.held is None else [HELD])}
         wanted |= {name(place) for place in range(len(self.measures)) for name in (shape_of, column_of)}
         chosen = {
@@ -477,7 +474,7 @@ class CentredTable(Law):
         if self.rows not in (None, rows) or (self.persons is not None and not are_integers(arrays, PERSONS, (1,))):
             return False
         good = are_integers(arrays, WEIGHTS, (len(arrays[FOUND]),)) and are_integers(arrays, USERS, (rows,))
-        good = good and (self.held is None or are_integers(arrays, HELD, (len(EDGES),)))
+        good = good and (self.held is None or are_integers(arrays, HELD, (RANGES,)))
         good = good and (not self.chosen or (are_integers(arrays, KEPT, (1,)) and int(arrays[KEPT][0]) in BOUNDS))
         good = good and all(are_chosen(arrays[name], *facts) for name, facts in chosen.items())
         for place, measure in enumerate(self.measures):
@@ -535,10 +532,9 @@ def haar(mass: Integers) -> Integers:
     return np.concatenate(levels[::-1], axis=1)
 
 
-def _standing(held: Floats, sigma: float) -> Floats:
-    """Return users by number of rows up to the last range that stands out of the noise."""
-    stands = held > _ALONE * sigma
-    stands[1:] |= (held[:-1] > _PAIRED * sigma) & (held[1:] > _PAIRED * sigma)
+def _users_held(held: Floats, sigma: float) -> Floats:
+    """Return users by number of rows, up to the last range that stands out of the noise."""
+    stands = standing(held / sigma, _ALONE, _PAIRED)
     if not stands.any():
         return np.zeros_like(held)
     last = int(np.flatnonzero(stands)[-1])
@@ -546,6 +542,6 @@ def _standing(held: Floats, sigma: float) -> Floats:
 
 
 def is_sane(array: Any) -> bool:
-    """Say whether numbers of a file are ones that sums can be made of."""
+    """Say whether numbers of a file are small enough to add up."""
     found = np.asarray(array)
     return not found.size or (int(found.min()) > -_MOST and int(found.max()) < _MOST)

@@ -17,25 +17,32 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsketch.arrays import Integers
+from dpsketch.arrays import Floats, Integers
 from dpsketch.core.move import Move, Table
 from dpsketch.noise import random_words
 
-__all__ = ["BOUNDS", "CELLS", "CHOICE_TABLES", "EDGES", "LARGEST", "tables"]
+__all__ = ["BOUNDS", "CELLS", "CHOICE_TABLES", "EDGES", "LARGEST", "LOWEST", "MIDDLES", "RANGES", "range_of", "tables"]
 
 USERS, SPREAD = "users", "spread"
-# The largest number of keys of each range.
+# The largest and the least number of keys of each range, and one between them.
 EDGES: Integers = np.array([round(2 ** (i / 2)) for i in range(1, 25)], np.int64)
-LARGEST = int(EDGES[-1])
+LOWEST: Integers = np.concatenate([[1], EDGES[:-1] + 1])
+MIDDLES: Floats = np.sqrt(LOWEST * EDGES)
+LARGEST, RANGES = int(EDGES[-1]), len(EDGES)
 CELLS = 128
 BOUNDS: tuple[int, ...] = tuple(np.unique([round(2 ** (i / 4)) for i in range(49)]).tolist())
 """All bounds that may be chosen."""
 
 CHOICE_TABLES = (
-    Table(USERS, (len(EDGES),), Move.each(1, 1)),
+    Table(USERS, (RANGES,), Move.each(1, 1)),
     Table(SPREAD, (CELLS,), Move.each(1, 1, signed=True)),
 )
 """The users by number of keys, and the spread of keys: one user adds 1 to one range, and ±1 to one cell."""
+
+
+def range_of(held: Integers) -> Integers:
+    """Return the range of each number of keys; the last range has no end."""
+    return np.searchsorted(EDGES, np.minimum(held, LARGEST))
 
 
 def tables(held: Integers, picked: Integers, keys: int) -> tuple[Integers, Integers]:
@@ -50,7 +57,7 @@ def tables(held: Integers, picked: Integers, keys: int) -> tuple[Integers, Integ
     keys : int
         How many keys there are.
     """
-    users = np.bincount(np.searchsorted(EDGES, np.minimum(held, LARGEST)), minlength=len(EDGES))
+    users = np.bincount(range_of(held), minlength=RANGES)
     words = random_words(keys)
     cells = (words % np.uint64(CELLS)).astype(np.int64)
     signs = 1 - 2 * (words >> np.uint64(63)).astype(np.int64)

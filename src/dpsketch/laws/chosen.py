@@ -26,13 +26,12 @@ import numpy.typing as npt
 
 from dpsketch.arrays import Floats, Integers
 from dpsketch.core.laws import Additive, Arrays, are_integers
-from dpsketch.laws.choice import CELLS, EDGES
+from dpsketch.laws.choice import CELLS, EDGES, LOWEST, MIDDLES
 from dpsketch.noise import DiscreteLaplace
 from dpsketch.results import Estimate
 
 __all__ = ["Choice", "ShareCut"]
 
-_LOWEST: Integers = np.concatenate([[1], EDGES[:-1] + 1])
 _WINDOWS = (1, 2, 4)
 # The largest number in a published table that is taken for one: sums of all of them stay exact.
 _MOST = 2**62
@@ -162,11 +161,10 @@ class Choice:
             What a pair of a user and a key counts at most, taken for what each does.
         """
         users, keys = self._seen, max(keys, 1)
-        middles = np.sqrt(_LOWEST * EDGES)
         meeting = self._meeting(float(users.sum()), keys)
 
         def error(bound: int) -> float:
-            cut = weight * float(users @ np.maximum(middles - bound, 0))
+            cut = weight * float(users @ np.maximum(MIDDLES - bound, 0))
             return variances[bound] + math.sqrt(meeting / keys) * cut**2 / keys
 
         return min(variances, key=error)
@@ -196,13 +194,12 @@ class Choice:
             weights = each[:last].astype(np.float64)
             return max(0.0, float(weights @ users[:last]) + side * self._reach(weights, tail))
 
-        lost, kept = np.maximum(_LOWEST - bound, 0), np.minimum(_LOWEST, bound)
+        lost, kept = np.maximum(LOWEST - bound, 0), np.minimum(LOWEST, bound)
         most_lost, most_kept = np.maximum(EDGES - bound, 0), np.minimum(EDGES, bound)
         low = _share(total(lost, -1), total(most_kept, 1))
         high = _share(total(most_lost, 1), total(kept, -1))
-        middles = np.sqrt(_LOWEST * EDGES)
         seen = np.where(np.arange(len(EDGES)) < last, self._seen, 0.0)
-        value = _share(float(seen @ np.maximum(middles - bound, 0)), float(seen @ np.minimum(middles, bound)))
+        value = _share(float(seen @ np.maximum(MIDDLES - bound, 0)), float(seen @ np.minimum(MIDDLES, bound)))
         over = np.ones(len(EDGES) - last)
         beyond = math.floor(max(0.0, float(users[last:].sum()) + self._reach(over, tail)))
         share = Estimate(min(max(value, low), high), low, high, confidence)

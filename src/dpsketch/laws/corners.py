@@ -65,9 +65,11 @@ from dpsketch.privacy import ApproximateCost, Cost, Neighbours, PureCost
 if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
 
-__all__ = ["CELLS", "OTHERS", "CornerTable", "cells_table", "corner_steps", "tail"]
+__all__ = ["CELLS", "MOST_CORNERS", "OTHERS", "CornerTable", "cells_table", "corner_steps", "tail"]
 
 CELLS, OTHERS = "cells", "others"
+# Beyond three linear columns corners have more noise than columns of their own.
+MOST_CORNERS = 3
 _LARGEST_CELL = 30
 _ROUNDING = 1 + 1e-9
 # Bounds of columns are chosen before names are found, for this number of rows.
@@ -150,7 +152,8 @@ class CornerTable(Law):
         hold_whole(self, "cutoff", low=1, optional=True)
         good = len(self.draws) == len(self.quantiles) and len(self.shapes) == len(set(self._shaped))
         good = good and (self.cutoff is None) is (self.others is None) and None in (self.cutoff, self.rows)
-        if not good or len(self.measures) > 3 or (self.cutoff is not None and (self.by_user or self.keys > 1)):
+        good = good and len(self.measures) <= MOST_CORNERS
+        if not good or (self.cutoff is not None and (self.by_user or self.keys > 1)):
             raise InvalidInput("corners have at most three columns, and find names only where the unit is a record.")
         if any(measure.kind in ("record_mean", "quantiles") for measure in self.measures):
             raise InvalidInput("corners have linear columns: counts, totals and means over users.")
@@ -189,7 +192,7 @@ class CornerTable(Law):
 
     @property
     def corner(self) -> int:
-        """What the cells of one pair add up to."""
+        """Sum of the cells of one pair."""
         return int(self.steps ** len(self.measures))
 
     @property
@@ -260,7 +263,7 @@ class CornerTable(Law):
                 guess = len(everyone) + 1 if self.cutoff is None else _GUESSED_ROWS
                 arrays[chosen_of(place)] = self._chosen(place, arrays, guess)
         bounds = [self.range_of(place, arrays)[:2] for place in range(len(self.measures))]
-        exact = kept.cells([*zip(self.measures, bounds, strict=True)], self.steps, 1)
+        exact = kept.cells([*zip(self.measures, bounds, strict=True)], self.steps)
         if self.cutoff is None:
             arrays[LISTED], arrays[FOUND] = stored_names(state.listed), stored_names([])
             arrays[CELLS] = handle.add(exact, CELLS)
@@ -333,7 +336,7 @@ class CornerTable(Law):
         return starts[cells], ends[cells]
 
     def fits(self, arrays: Arrays) -> bool:
-        """Say whether there are names, cells and quantiles, each of its shape: anyone may have written a file."""
+        """Check the names and shapes of all arrays, since a file is not trusted."""
         wanted = {LISTED, FOUND, CELLS, *(shape_of(place) for place in range(len(self.shapes)))}
         wanted |= {name(place) for place in range(len(self.quantiles)) for name in (column_of, _firsts_of)}
         first = len(self.measures)

@@ -1,4 +1,4 @@
-"""What the laws of a table ask of its records, with the relational steps that bound each unit of privacy.
+"""Queries of a table's laws to its records, as relational steps that bound each unit of privacy.
 
 The steps are one text of SQL, which DuckDB and Spark both run (:class:`GroupTables`). They read three tables:
 
@@ -18,6 +18,7 @@ touches only what one unit has in one row; sums are of whole numbers, so that th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -27,15 +28,15 @@ import numpy as np
 from dpsketch.arrays import Integers
 from dpsketch.core.codec import stored
 from dpsketch.errors import InvalidInput, ReleaseRefused
-from dpsketch.laws.bounds import BINS, EDGES, leaf_of, literal
-from dpsketch.laws.choice import EDGES as HELD_EDGES
+from dpsketch.laws.bounds import BINS, EDGES
+from dpsketch.laws.choice import RANGES, range_of
 from dpsketch.laws.content import Block, Tables, UserContent, fresh_seed
 from dpsketch.laws.rounds import WEIGHT_ONE
 
 __all__ = ["LARGEST_SCALE", "SCALE", "STEP", "GroupTables", "Kept", "Measure", "TableContent", "word"]
 
 SCALE = 1 << 28
-"""What one pair of a unit and a row adds to a column at most."""
+"""Largest amount that one pair of a unit and a row adds to a column."""
 STEP = 2.0**-20
 """Values are added up in whole multiples of it, where the unit is a user."""
 
@@ -48,14 +49,14 @@ MeasureKind = Literal["count", "total", "user_mean", "record_mean", "quantiles"]
 @stored
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One number that each pair of a unit and a row gives to a table. Public.
+    """A number that each pair of a unit and a row contributes to a table. Public.
 
     Attributes
     ----------
     name : str
         Its name in the release.
     kind : {"count", "total", "user_mean", "record_mean", "quantiles"}
-        The number of records; the total of a column; its mean; its mean weighted by records; where its values lie.
+        Number of records; total of a column; its mean; its mean weighted by records; distribution of its values.
     value : int
         The column of values, by its number; −1 for counts.
     low, high : float or None
@@ -93,7 +94,7 @@ class GroupTables(Tables, Protocol):
 
 
 class TableContent:
-    """The records of a table, as laws may ask them. Each answer bounds every unit of privacy anew. Sensitive.
+    """The records of a table, with the queries of its laws. Each answer bounds every unit of privacy. Sensitive.
 
     Parameters
     ----------
@@ -112,7 +113,7 @@ class TableContent:
         self._users = UserContent(tables)
 
     def find(self, names: list[Any]) -> Integers:
-        """Return the places of groups by their names, −1 for one that nobody has."""
+        """Return the places of groups by their names; −1 for a group without records."""
         return self._tables.find(names)
 
     def names(self, places: Integers) -> list[Any]:
@@ -139,7 +140,7 @@ class TableContent:
         Parameters
         ----------
         asked : numpy.ndarray of int64
-            The places that become rows, each once and in this order; −1 is a row that nobody has.
+            The places that become rows, each once and in this order; −1 is a row without records.
         most : callable
             Takes how many users have each number of rows, in the ranges of :data:`dpsketch.laws.choice.EDGES`, and
             returns how many rows of a user are kept. It is called once where the unit is a user.
@@ -175,15 +176,15 @@ class TableContent:
 
     def _ranges(self) -> Integers:
         """Return how many users have each number of rows, by range."""
-        found = np.zeros(len(HELD_EDGES), np.int64)
+        found = np.zeros(RANGES, np.int64)
         query = "SELECT held, count(*) AS people FROM {held} GROUP BY held"
         for held, people in self._tables.numbers(query):
-            np.add.at(found, np.searchsorted(HELD_EDGES, np.minimum(held, HELD_EDGES[-1])), people)
+            np.add.at(found, range_of(held), people)
         return found
 
 
 class Kept:
-    """What is kept of each unit, by row. Sensitive."""
+    """Bounded contributions of all units, by row. Sensitive."""
 
     __slots__ = ("_by_user", "_joined", "_rows", "_tables")
 
@@ -192,7 +193,7 @@ class Kept:
         self._joined = False
 
     def check(self, cap: int) -> None:
-        """Refuse if a user has more rows than a law was paid for."""
+        """Raise an error if a user has more rows than the law paid for."""
         held = "SELECT count(*) AS held FROM {counted} GROUP BY person"
         for (worst,) in self._tables.numbers(f"SELECT coalesce(max(held), 0) AS held FROM ({held}) AS h"):
             if int(worst.max(initial=0)) > cap:
@@ -210,9 +211,10 @@ class Kept:
             one = f"min_by({value}, ({word('print')}, row)) AS value"
             source = f"(SELECT person, {one} FROM {{counted}} GROUP BY person)"
             value = "value"
-        query = f"SELECT leaf, count(*) AS units FROM (SELECT {leaf_of(value, EDGES)} AS leaf FROM {source} AS k) AS l "
+        binned = f"SELECT {_leaf_of(value, EDGES)} AS leaf FROM {source} AS k"
+        query = f"SELECT leaf, count(*) AS units FROM ({binned}) AS l GROUP BY leaf"
         found = np.zeros(BINS, np.int64)
-        for leaves, units in self._tables.numbers(f"{query}GROUP BY leaf"):
+        for leaves, units in self._tables.numbers(query):
             found[leaves] += units
         return found
 
@@ -230,7 +232,7 @@ class Kept:
         cut = f"CAST(sign({value}) * floor(abs({value}) * {share}) AS BIGINT)"
         return self._by_row([f"sum({cut})"], self._name)[:, 0]
 
-    def cells(self, measures: Sequence[tuple[Measure, tuple[float, float]]], steps: int, records: int) -> Integers:
+    def cells(self, measures: Sequence[tuple[Measure, tuple[float, float]]], steps: int) -> Integers:
         """Return the sums by row of all products of y or steps − y over the measures: 2^k cells of k measures.
 
         Values between two steps are rounded at random, by a word of their own.
@@ -253,8 +255,8 @@ class Kept:
     def leaves(self, measure: Measure, edges: Sequence[float], scale: int) -> Integers:
         """Return the mass of each leaf by row: a pair of a unit and a row has ``scale``, its records alike."""
         self._join()
-        leaf = leaf_of(f"v{measure.value}", tuple(edges))
-        mass = f"CAST(floor({literal(scale)} / units) AS BIGINT)"
+        leaf = _leaf_of(f"v{measure.value}", edges)
+        mass = f"CAST(floor({_literal(scale)} / units) AS BIGINT)"
         return self._by_leaf(f"SELECT row, {leaf} AS leaf, {mass} AS mass FROM {self._name}", len(edges) + 1)
 
     def slots(self, measure: Measure, edges: Sequence[float], firsts: Integers, scale: int) -> Integers:
@@ -263,8 +265,8 @@ class Kept:
         ``firsts`` has the first slot of each cell, and one behind the last cell's.
         """
         self._join()
-        mass = f"CAST(floor({literal(scale)} / units) AS BIGINT)"
-        cell = f"SELECT row, id, units, {leaf_of(f'v{measure.value}', tuple(edges))} AS cell FROM {self._name}"
+        mass = f"CAST(floor({_literal(scale)} / units) AS BIGINT)"
+        cell = f"SELECT row, id, units, {_leaf_of(f'v{measure.value}', edges)} AS cell FROM {self._name}"
         turn = f"CAST(floor({_uniform('id')} * width) AS BIGINT)"
         slot = f"SELECT row, first + {turn} AS leaf, {mass} AS mass"
         query = f"{slot} FROM ({cell}) AS c JOIN {{cells}} AS d ON c.cell = d.cell"
@@ -287,27 +289,27 @@ class Kept:
         self._joined = True
 
     def _sample(self, measure: Measure) -> str:
-        """Return SQL for the number whose shape is wanted, of a kept pair or record."""
+        """Return SQL for the number of a kept pair, or record, that a shape bins."""
         if measure.kind in ("record_mean", "quantiles"):
             return f"s{measure.value}" if self._by_user else f"v{measure.value}"
         return self._amount(measure)
 
     def _amount(self, measure: Measure) -> str:
-        """Return SQL for the number that a kept pair, or record, has."""
+        """Return SQL for the number of a kept pair, or record."""
         match measure.kind:
             case "count":
                 return "CAST(units AS DOUBLE)"
             case "total" | "user_mean" if not self._by_user:
                 return f"v{measure.value}"
             case "total":
-                return f"(CAST(t{measure.value} AS DOUBLE) * {literal(STEP)})"
+                return f"(CAST(t{measure.value} AS DOUBLE) * {_literal(STEP)})"
             case "user_mean":
-                return f"(CAST(t{measure.value} AS DOUBLE) * {literal(STEP)} / units)"
+                return f"(CAST(t{measure.value} AS DOUBLE) * {_literal(STEP)} / units)"
             case _:
                 raise InvalidInput("records have no number of their own for that measure.")
 
     def _by_row(self, sums: Sequence[str], source: str = "{counted}") -> Integers:
-        """Return sums by row, one column each; a row that nobody has is 0."""
+        """Return sums by row, one column each; a row without records is 0."""
         casts = ", ".join(f"CAST({each} AS BIGINT) AS c{i}" for i, each in enumerate(sums))
         found = np.zeros((self._rows, len(sums)), np.int64)
         for rows, *columns in self._tables.numbers(f"SELECT row, {casts} FROM {source} AS k GROUP BY row"):
@@ -323,15 +325,15 @@ class Kept:
 
 
 def _together(name: str) -> str:
-    """Return SQL for a column of several pairs of one user: totals add up, and of values one is taken."""
+    """Return SQL that merges a column of several pairs of one user: the sum of totals, or one of the values."""
     return f"sum(p.{name}) AS {name}" if name.startswith("t") else f"min_by(p.{name}, (p.print, p.place)) AS {name}"
 
 
 def _clipped(value: str, bounds: tuple[float, float], steps: int, dither: str = "0.5") -> str:
-    """Return SQL for where a value lies between bounds, in whole steps from 0 to ``steps``."""
-    low, high = (literal(bound) for bound in bounds)
+    """Return SQL for the position of a value between bounds, in whole steps from 0 to ``steps``."""
+    low, high = (_literal(bound) for bound in bounds)
     wide = bounds[1] - bounds[0]
-    scale = literal(min(steps / wide, LARGEST_SCALE) if wide > 0 else 0.0)
+    scale = _literal(min(steps / wide, LARGEST_SCALE) if wide > 0 else 0.0)
     place = f"floor((greatest(least({value}, {high}), {low}) - {low}) * {scale} + {dither})"
     return f"least(CAST({place} AS BIGINT), {steps})"
 
@@ -343,4 +345,25 @@ def word(identity: str) -> str:
 
 def _uniform(identity: str) -> str:
     """Return SQL for a random number from 0 to below 1."""
-    return f"(({word(identity)} & {(1 << 30) - 1}) * {literal(2.0**-30)})"
+    return f"(({word(identity)} & {(1 << 30) - 1}) * {_literal(2.0**-30)})"
+
+
+def _leaf_of(value: str, edges: Sequence[float]) -> str:
+    """Return SQL for the number of edges at or below a value, by halving; infinite edges are above every value."""
+    finite = [edge for edge in edges if edge < math.inf]
+
+    def between(first: int, last: int) -> str:
+        if first == last:
+            return str(first)
+        middle = (first + last) // 2
+        return (
+            f"CASE WHEN {value} < {_literal(finite[middle])} THEN {between(first, middle)} "
+            f"ELSE {between(middle + 1, last)} END"
+        )
+
+    return f"CAST({between(0, len(finite))} AS BIGINT)"
+
+
+def _literal(number: float) -> str:
+    """Return a float as SQL that every engine reads as the same float."""
+    return f"CAST('{float(number)!r}' AS DOUBLE)"

@@ -1,7 +1,7 @@
 """Quantiles of every row of a table by the exponential mechanism on ranks, drawn exactly.
 
 A public domain of D slots covers the values of a column: a cell of values has one slot or more, about in proportion to
-the part of all values that it holds (:meth:`dpsketch.laws.bounds.Shape.quantile_edges`). A record lies in a slot of its
+the part of all values that it holds (:meth:`dpsketch.laws.bounds.Shape.quantile_cells`). A record lies in a slot of its
 cell, at random. Of a row with mass n in all, wanted is the slot below which there is T = q·n + s, where q = a/b. With L
 the mass below a slot z and E the mass in it,
 
@@ -47,7 +47,7 @@ _MOST_SLOTS = 1 << 16
 @stored
 @dataclass(frozen=True, slots=True)
 class RankDraws:
-    """How the quantiles of one column are drawn in every row.
+    """Mechanism that draws the quantiles of one column in every row.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class RankDraws:
 
     @property
     def loss(self) -> Fraction:
-        """What all draws in one row cost a unit that is added or removed."""
+        """Privacy loss of all draws in one row, for a unit added or removed."""
         return sum(
             (self._span(i) * (self.rates[i] + 2 * self.end_rates[i]) for i in range(len(self.shares))), Fraction(0)
         )
@@ -104,7 +104,7 @@ class RankDraws:
 
 
 def shift_for(slots: int, share: Fraction, rate: Fraction, failure: float) -> int:
-    """Return how far a drawn slot's ranks are from its target at most, in units of mass, but for this probability."""
+    """Bound the distance of a drawn slot's ranks from its target, in units of mass, but for this probability."""
     return math.ceil((math.log(slots) - math.log(failure)) / float(rate * share.denominator))
 
 

@@ -1,4 +1,4 @@
-"""What the laws of a table ask of records that come in the order of users and groups, in place of relational steps.
+"""Queries of a table's laws to records that are sorted by user and group, without relational steps.
 
 One machine sorts records in less time than it groups them. They then come user by user, and what a user contributes is
 found in one pass over the user's own records (:mod:`dpsketch._compiled.groups`). The answers are those of
@@ -28,7 +28,7 @@ from dpsketch.arrays import Floats, Integers, read_only
 from dpsketch.errors import InvalidInput, ReleaseRefused, SourceError
 from dpsketch.hashing import FINGERPRINT_SEED
 from dpsketch.laws.bounds import BINS, EDGES
-from dpsketch.laws.choice import EDGES as HELD_EDGES
+from dpsketch.laws.choice import RANGES, range_of
 from dpsketch.laws.content import BLOCK, Block, fresh_seed
 from dpsketch.laws.groups import LARGEST_SCALE, SCALE, STEP, GroupTables, Kept, Measure, TableContent
 from dpsketch.laws.rounds import unit_weights
@@ -38,7 +38,7 @@ __all__ = ["Records", "SortedContent", "SortedKept", "SortedTables", "whole_user
 T = TypeVar("T")
 B = TypeVar("B")
 Mask = npt.NDArray[np.bool_]
-# Cells, and what is added to each.
+# Cells, and the amount to add to each.
 Added = tuple[Integers, Integers]
 
 # A total has two limbs: the lower bits, which are never negative, and the rest.
@@ -75,8 +75,8 @@ class SortedTables(GroupTables, Protocol):
 
 def whole_users(batches: Iterable[Records]) -> Iterator[Records]:
     """Yield the records again, all those of a user in one batch."""
-    # What is cut off lies below the last user of a batch, and all that follows at or above it. The kernel that reads a
-    # batch refuses one in which users decrease. So no user is in two.
+    # A batch is yielded up to its last user; all later records have that user or a larger one. The kernel that reads
+    # a batch refuses decreasing users. So no user is in two batches.
     waiting: list[Records] = []
     for batch in batches:
         if not len(batch.persons):
@@ -181,7 +181,7 @@ class Pairs(NamedTuple):
         return values[_draw(own, _words(seed, self.prints[own] ^ _turns(own)))]
 
     def centred(self, measure: Measure, bounds: tuple[float, float], records: int) -> Integers:
-        """Return what each pair adds to a mean over records."""
+        """Return the contribution of each pair to a mean over records."""
         found, values = np.zeros(len(self.units), np.int64), read_only(self.values[measure.value])
         scale = _scale(bounds, SCALE)
         centre(values, self.starts, self.numbers, self.units, *bounds, scale, SCALE, records, found)
@@ -207,7 +207,7 @@ class Pairs(NamedTuple):
 
 
 def _choose(pairs: Pairs, cap: int, seed: int) -> Mask:
-    """Say which pairs count: of each user at most ``cap``, those with the least words."""
+    """Choose the pairs that count: at most ``cap`` of each user, those with the smallest words."""
     kept = np.bincount(pairs.users)[pairs.users] <= cap
     crowded = np.flatnonzero(~kept)
     if len(crowded):
@@ -246,7 +246,7 @@ def _uniform(seed: int, prints: Integers) -> Floats:
 
 
 class SortedContent(TableContent):
-    """The records of a table of users, as laws may ask them. Each answer bounds every user anew. Sensitive.
+    """Sorted records of a table, with the queries of its laws. Each answer bounds every user. Sensitive.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ class SortedContent(TableContent):
     values : sequence of int
         The columns of values that are asked for.
     roomy : bool
-        Whether what is kept of all users may stay in memory; it is found again for each answer otherwise.
+        Whether the kept pairs of all users may stay in memory. Otherwise each answer computes them again.
     """
 
     __slots__ = ("_prints", "_roomy", "_sorted", "_values")
@@ -293,9 +293,9 @@ class SortedContent(TableContent):
 
         def ranges(records: Records) -> Added:
             held = np.bincount(Pairs.of(records, rows, self._prints, rest).users)
-            return np.searchsorted(HELD_EDGES, np.minimum(held, HELD_EDGES[-1])), np.ones_like(held)
+            return range_of(held), np.ones_like(held)
 
-        cap = most(_sums(self._records(()), ranges, len(HELD_EDGES)))
+        cap = most(_sums(self._records(()), ranges, RANGES))
         seed = fresh_seed()
 
         def kept(records: Records) -> Pairs:
@@ -315,12 +315,12 @@ class SortedContent(TableContent):
 
 
 class SortedKept(Kept):
-    """What is kept of each user, by row; all answers are sums over batches of users. Sensitive.
+    """Bounded contributions of all users, by row. All answers are sums over batches of users. Sensitive.
 
     Parameters
     ----------
     batches : callable
-        Takes columns of values, and returns for each batch what makes its kept pairs.
+        Takes columns of values, and returns a function for each batch that computes its kept pairs.
     rows : int
         The number of rows.
     """
@@ -361,7 +361,7 @@ class SortedKept(Kept):
 
         return self._added([measure], moved, self._rows)
 
-    def cells(self, measures: Sequence[tuple[Measure, tuple[float, float]]], steps: int, records: int) -> Integers:
+    def cells(self, measures: Sequence[tuple[Measure, tuple[float, float]]], steps: int) -> Integers:
         """Return the sums by row of all products of y or steps − y over the measures: 2^k cells of k measures."""
         corners, seeds = 1 << len(measures), [fresh_seed() for _ in measures]
 
@@ -402,7 +402,7 @@ class SortedKept(Kept):
 
 
 def _sums(batches: Iterable[B], step: Callable[[B], Added], size: int) -> Integers:
-    """Add up what each batch adds to cells, as whole numbers."""
+    """Sum the integer contributions of all batches to the cells."""
     found = np.zeros(size, np.int64)
     for cells, amounts in _each(batches, step):
         np.add.at(found, cells, amounts)
@@ -410,7 +410,7 @@ def _sums(batches: Iterable[B], step: Callable[[B], Added], size: int) -> Intege
 
 
 def _each(batches: Iterable[B], step: Callable[[B], T]) -> Iterator[T]:
-    """Yield what a step makes of each batch, one a thread at once."""
+    """Apply a step to each batch in parallel threads, and yield the results."""
     waiting = iter(batches)
     while some := list(islice(waiting, threads.thread_count())):
         yield from threads.run([partial(step, batch) for batch in some])
@@ -421,10 +421,10 @@ def _itself(pairs: Pairs) -> Pairs:
 
 
 def _clipped(value: Floats, bounds: tuple[float, float], steps: int, dither: Floats | float = 0.5) -> Integers:
-    """Return where values lie between bounds, in whole steps from 0 to ``steps``."""
+    """Return the positions of values between bounds, in whole steps from 0 to ``steps``."""
     low, high = bounds
     place = np.floor((np.maximum(np.minimum(value, high), low) - low) * _scale(bounds, steps) + dither)
-    # Clipped again before the cast: what is no number, or too large for one, may become any integer.
+    # Clipped again before the cast, which turns NaN and large numbers into any integer.
     found: Integers = np.clip(np.nan_to_num(place, nan=0.0), 0, steps).astype(np.int64)
     return found
 

@@ -16,7 +16,7 @@ from dpsketch.ledger import annexes
 from dpsketch.ledger.chain import append, find_problems, read_entries, read_names, read_state
 from dpsketch.ledger.connection import Connection
 from dpsketch.ledger.parts import Division, Link, State, fits
-from dpsketch.ledger.store import Store, canonical, home_file
+from dpsketch.ledger.store import LedgerStore, canonical, home_file
 from dpsketch.ledger.values import (
     Charge,
     Entry,
@@ -83,7 +83,7 @@ class Ledger:
     _origin: Origin | None = None
 
     def __init__(self, url: str | Path) -> None:
-        self._store = Store(url)
+        self._store = LedgerStore(url)
 
     @classmethod
     def default(cls) -> Ledger:

@@ -38,7 +38,7 @@ from dpsketch.ledger.connection import (
     shown,
 )
 
-__all__ = ["TABLES", "Store", "Tables", "canonical", "home_file", "row_digest"]
+__all__ = ["TABLES", "LedgerStore", "LedgerTables", "canonical", "home_file", "row_digest"]
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ _RETRY = ("40001", "40P01", "23505")
 _DIGESTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr)
 
 
-class Tables(NamedTuple):
+class LedgerTables(NamedTuple):
     """The tables of a ledger, the same on SQLite and on PostgreSQL."""
 
     datasets: DatabaseTable
@@ -67,7 +67,7 @@ def _table(name: str, key: str, others: str) -> DatabaseTable:
     return DatabaseTable(name, tuple(key.split()), tuple(others.split()))
 
 
-TABLES = Tables(
+TABLES = LedgerTables(
     datasets=_table("dpsketch_dataset", "name", "format rows head"),
     entries=_table("dpsketch_entry", "dataset id", "kind time costs total unit note previous digest"),
     deliveries=_table("dpsketch_delivery", "dataset id", "charge binding state digest"),
@@ -90,7 +90,7 @@ def row_digest(row: dict[str, Any]) -> str:
     return hashlib.sha256(_DIGESTED.encode(content).encode()).hexdigest()
 
 
-class Store:
+class LedgerStore:
     """A database that ledgers live in; picklable, and safe to use in a forked process.
 
     Parameters

@@ -29,7 +29,7 @@ from dpsketch.local.protocol import (
     odds_below,
     privacy_parameter,
 )
-from dpsketch.local.tallies import CountTables, Tables
+from dpsketch.local.tallies import CountTables, TallyTables
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_below, random_words
 from dpsketch.numbers import real_number, whole_number
@@ -110,7 +110,7 @@ class OneBit(LocalProtocol):
         shape = tuple(self.places.values())
         return CountTables({"reports": shape, "ones": shape}, self._count)
 
-    def _count(self, tables: Tables, columns: Columns) -> None:
+    def _count(self, tables: TallyTables, columns: Columns) -> None:
         shape = tables["reports"].shape
         cells = np.ravel_multi_index(tuple(columns[name] for name in self.places), shape)
         size = tables["reports"].size
@@ -177,7 +177,7 @@ class BitRow(RowTable):
         return CountTables({"ones": (self.rows, self.width), "reports": (self.rows,)}, _count_ones)
 
 
-def _count_ones(tables: Tables, columns: Columns) -> None:
+def _count_ones(tables: TallyTables, columns: Columns) -> None:
     kernels.count_bits(columns["row"].astype(np.uint32), columns["bits"], tables["ones"], tables["reports"])
 
 
@@ -195,7 +195,7 @@ class _CountMean(OneItem, SupportProtocol, RowTable):
         """The probability that a report speaks for another column."""
 
     @abstractmethod
-    def supporting(self, tables: Tables) -> npt.NDArray[np.int64]:
+    def supporting(self, tables: TallyTables) -> npt.NDArray[np.int64]:
         """Return how many reports of each row speak for each column."""
 
     @property
@@ -263,7 +263,7 @@ class CountMeanSketch(BitRow, _CountMean):
         """Another column's bit is 0, and flipped."""
         return 1 - self.keep
 
-    def supporting(self, tables: Tables) -> npt.NDArray[np.int64]:
+    def supporting(self, tables: TallyTables) -> npt.NDArray[np.int64]:
         """Return the ones of each cell."""
         return tables["ones"]
 
@@ -340,7 +340,7 @@ class HadamardCountMean(OneBit, _CountMean):
         """Sum the signs of each coefficient, and count the reports of each row."""
         return CountTables({"signs": (self.rows, self.width), "reports": (self.rows,)}, _count_signs)
 
-    def supporting(self, tables: Tables) -> npt.NDArray[np.int64]:
+    def supporting(self, tables: TallyTables) -> npt.NDArray[np.int64]:
         """Return the reports of each row whose sign is the one that each column would have sent."""
         supporting: npt.NDArray[np.int64] = (tables["reports"][:, None] + _hadamard_transform(tables["signs"])) // 2
         return supporting
@@ -376,7 +376,7 @@ def _hadamard_transform(table: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return np.ascontiguousarray(result.reshape(rows, width))
 
 
-def _count_signs(tables: Tables, columns: Columns) -> None:
+def _count_signs(tables: TallyTables, columns: Columns) -> None:
     shape = tables["signs"].shape
     cells = columns["row"].astype(np.int64) * shape[1] + columns["index"]
     all_of_them = np.bincount(cells, minlength=shape[0] * shape[1])

@@ -32,7 +32,7 @@ from dpsketch._compiled import local as kernels
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.local.protocol import LARGEST_SEED, OneItem, People, SupportProtocol, items_words
-from dpsketch.local.tallies import CountTables, Tables
+from dpsketch.local.tallies import CountTables, TallyTables
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_below, random_words
 from dpsketch.numbers import hold_whole, whole_number
@@ -452,5 +452,5 @@ class SubsetDirect(SupportProtocol):
         return tally.tables["symbols"][placed.prints.astype(np.int64)], 0.0
 
 
-def _count_symbols(tables: Tables, columns: Columns) -> None:
+def _count_symbols(tables: TallyTables, columns: Columns) -> None:
     tables["symbols"] += np.bincount(columns["symbol"], minlength=len(tables["symbols"]))

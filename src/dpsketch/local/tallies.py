@@ -17,7 +17,7 @@ from dpsketch.errors import FileRefused
 from dpsketch.local.wire import Columns, Field
 from dpsketch.noise import random_words
 
-__all__ = ["CountTables", "Growing", "Identifiers", "KeptReports", "ReportTally", "Tables", "in_order"]
+__all__ = ["CountTables", "Growing", "Identifiers", "KeptReports", "ReportTally", "TallyTables", "in_order"]
 
 _FEWEST = 1 << 10
 
@@ -140,7 +140,7 @@ def in_order(ids: Words) -> Words:
     return ordered
 
 
-Tables = dict[str, npt.NDArray[np.int64]]
+TallyTables = dict[str, npt.NDArray[np.int64]]
 """Counters by name."""
 
 
@@ -227,8 +227,8 @@ class KeptReports:
 class CountTables:
     """Keeps counters: named integer tables to which a function adds reports."""
 
-    def __init__(self, shapes: dict[str, tuple[int, ...]], count: Callable[[Tables, Columns], None]) -> None:
-        self.tables: Tables = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
+    def __init__(self, shapes: dict[str, tuple[int, ...]], count: Callable[[TallyTables, Columns], None]) -> None:
+        self.tables: TallyTables = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
         self._count = count
 
     @property

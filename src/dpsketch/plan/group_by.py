@@ -19,7 +19,7 @@ from dpsketch.arrays import Floats, Integers
 from dpsketch.errors import InvalidInput
 from dpsketch.laws.bounds import BINS, EDGES
 from dpsketch.laws.centred import CentredTable, TableState
-from dpsketch.laws.choice import EDGES as HELD_EDGES
+from dpsketch.laws.choice import RANGES, range_of
 from dpsketch.laws.content import Block
 from dpsketch.laws.corners import CornerTable
 from dpsketch.laws.groups import SCALE, Measure
@@ -32,6 +32,7 @@ from dpsketch.sketches.histogram.predict import Holdings
 from dpsketch.sketches.table import Column, Table, TableSpec, count
 from dpsketch.sketches.table.columns import Over
 from dpsketch.sketches.table.decoded import decode
+from dpsketch.sketches.table.spec import BYTES_A_RECORD
 
 __all__ = ["plan_table"]
 
@@ -62,7 +63,7 @@ def plan_table(
         raise InvalidInput("a plan for users needs a guess of their number: users=.")
     asked = tuple(columns or (count(),))
     spec = TableSpec(amount.unit, ("group",), asked, "user" if by_user else None)
-    memory = math.ceil(spec.memory / 100_000 * guess.records)
+    memory = math.ceil(BYTES_A_RECORD * guess.records)
     rehearsal = _Rehearsal(spec, amount, guess, listed=listed)
     also, units = rehearsal.figures, "users" if by_user else "records"
     widths = rehearsal.widths
@@ -257,9 +258,7 @@ class _Content:
         each = np.append(self._each[asked], self._each[others].sum())
         chances = -np.expm1(-each)
         held = self._held(chances, float(each.sum()))
-        ranges = np.bincount(
-            np.searchsorted(HELD_EDGES, np.clip(held[held > 0], 1, HELD_EDGES[-1])), minlength=len(HELD_EDGES)
-        )
+        ranges = np.bincount(range_of(held[held > 0]), minlength=RANGES)
         cap = most(np.rint(ranges * self._users / _PEOPLE).astype(np.int64))
         kept = float(np.minimum(held, cap).sum() / max(held.sum(), 1))
         more = each / np.maximum(chances, 1e-300) - 1  # records of a user in a group that it is in, beyond the first
@@ -316,7 +315,7 @@ class _Kept:
         found: Integers = np.rint(self._heads * SCALE * placed.mean(axis=1)).astype(np.int64)
         return found
 
-    def cells(self, measures: Sequence[tuple[Measure, tuple[float, float]]], steps: int, records: int) -> Integers:
+    def cells(self, measures: Sequence[tuple[Measure, tuple[float, float]]], steps: int) -> Integers:
         placed = [self._placed(measure, bounds) for measure, bounds in measures]
         found = []
         for cell in range(1 << len(placed)):

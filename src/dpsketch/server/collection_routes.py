@@ -53,7 +53,9 @@ _IDENTIFIER = 16  # bytes of a report in an export, at least
 _JSON_OVERHEAD = 512  # bytes of names and numbers in the JSON form of a report, beside its raw fields
 
 
-@router.post("/{identifier}/reports", response_model=models.Received, status_code=202, openapi_extra=REPORTS_BODY)
+@router.post(
+    "/{identifier}/reports", response_model=models.ReceivedReports, status_code=202, openapi_extra=REPORTS_BODY
+)
 async def report(request: Request, identifier: str) -> Response:
     """Take reports: one JSON object, or a batch. The answer comes when they are on the disk."""
     visitor, aggregate = _open_collection(request, identifier)
@@ -78,7 +80,7 @@ async def report(request: Request, identifier: str) -> Response:
     return reply(counts, 202)
 
 
-@router.post("/{identifier}/check", response_model=models.Received, openapi_extra=REPORTS_BODY)
+@router.post("/{identifier}/check", response_model=models.ReceivedReports, openapi_extra=REPORTS_BODY)
 async def check(request: Request, identifier: str) -> Response:
     """Say what would become of reports, and keep nothing: for whoever writes a client."""
     visitor, aggregate = _open_collection(request, identifier)

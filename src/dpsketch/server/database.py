@@ -23,7 +23,9 @@ from typing import Any
 
 from dpsketch.errors import DpsketchError, FileRefused, InvalidInput
 
-__all__ = ["CREATING", "VERSION", "WRITING", "Database", "Session", "StorageFailed", "back_up", "lock_file", "restore"]
+__all__ = [
+    "CREATING", "VERSION", "WRITING", "ServiceDatabase", "Session", "StorageFailed", "back_up", "lock_file", "restore",
+]  # fmt: skip
 
 VERSION = 1
 """The version of the tables; a store of another version is refused."""
@@ -186,7 +188,7 @@ class Session:
             raise FileRefused(_TAKEN)
 
 
-class Database:
+class ServiceDatabase:
     """Opens sessions with the database at an address, and keeps those that are not in use.
 
     Attributes

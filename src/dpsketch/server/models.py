@@ -13,7 +13,7 @@ from dpsketch.server.auth import Period
 __all__ = [
     "FAILURES", "TABLE", "AskChange", "AskCurve", "AskDensity", "AskKeys", "AskTable", "AskTop", "AskedType",
     "CollectionList", "CollectionStarted", "CollectionView", "Counters", "Day", "DensityAnswer", "EstimatesAnswer",
-    "Failure", "Form", "GridAnswer", "History", "KeysInAddress", "LedgerView", "NewCollection", "Received",
+    "Failure", "Form", "GridAnswer", "History", "KeysInAddress", "LedgerView", "NewCollection", "ReceivedReports",
     "ReleaseList", "ReleaseView", "ReleaseWhole", "SessionView", "SharesAnswer", "Status", "TableAnswer",
     "TopInAddress",
 ]  # fmt: skip
@@ -357,7 +357,7 @@ class CollectionList(BaseModel):
     collections: list[CollectionView]
 
 
-class Received(BaseModel):
+class ReceivedReports(BaseModel):
     """What became of the reports of a request."""
 
     accepted: int
@@ -366,7 +366,7 @@ class Received(BaseModel):
     other_spec: int
 
 
-class Counters(Received):
+class Counters(ReceivedReports):
     """What became of all reports of a collection; ``oversized`` counts requests."""
 
     oversized: int

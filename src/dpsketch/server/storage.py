@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, get_args
 
 from dpsketch.errors import InvalidInput
-from dpsketch.server.database import CREATING, VERSION, WRITING, Database, Session, StorageFailed, lock_file
+from dpsketch.server.database import CREATING, VERSION, WRITING, ServiceDatabase, Session, StorageFailed, lock_file
 
 __all__ = [
     "COUNTERS", "SCOPES", "Chunk", "CollectionPlan", "CollectionRow", "Mark", "ReleaseRow", "Scope", "Storage",
@@ -174,7 +174,7 @@ class Storage:
     """
 
     def __init__(self, url: str, *, shared: bool = False) -> None:
-        self._database = Database(url)
+        self._database = ServiceDatabase(url)
         self._file = self._database.file
         if shared and self._file is not None:
             raise InvalidInput("several processes serve one store on PostgreSQL only; SQLite takes one.")

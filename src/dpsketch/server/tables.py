@@ -10,7 +10,8 @@ from dpsketch.errors import InvalidInput
 from dpsketch.release import Release
 from dpsketch.server.answers import CSV, finite, reply
 from dpsketch.server.models import AskTable
-from dpsketch.sketches.table.private import PrivateTable, csv_of, plain
+from dpsketch.sketches.table.private import PrivateTable
+from dpsketch.sketches.table.rows import csv_of, plain
 
 __all__ = ["rows_reply"]
 

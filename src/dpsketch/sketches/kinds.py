@@ -273,7 +273,7 @@ KINDS: dict[str, Kind] = {
             spec_path=f"{_COUNTS}:CountSketchSpec",
             fingerprints=True,
             options=(_ROWS, _WIDTH, _SEED, _GRID),
-            plan_path="dpsketch.plan.tables:plan_counts",
+            plan_path="dpsketch.plan.counters:plan_counts",
             questions=("keys",),
             suits="keys must not be stored, releases are added or subtracted, or several parties share the noise",
             instead="histogram",
@@ -311,7 +311,7 @@ KINDS: dict[str, Kind] = {
                     "key_bytes", int, "Length of text keys in bytes; longer keys count in the total only.", first=True
                 ),
             ),
-            plan_path="dpsketch.plan.tables:plan_heavy",
+            plan_path="dpsketch.plan.counters:plan_heavy",
             questions=("keys",),
             suits="names are wanted and keys must not be stored, or memory must have a fixed size",
             instead="histogram",
@@ -447,7 +447,7 @@ KINDS: dict[str, Kind] = {
                 Option("quantiles", str, "Only quantiles to answer, as in 0.5,0.9; more accurate.", first=True),
                 Option("interval_share", float, "Part of the budget for the intervals of --quantiles; 0 draws none."),
             ),
-            plan_path="dpsketch.plan.tables:plan_ranges",
+            plan_path="dpsketch.plan.counters:plan_ranges",
             daily=True,
         ),
         Kind(

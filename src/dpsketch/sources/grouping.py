@@ -1,4 +1,4 @@
-"""SQL that groups: from a query to its source, its groups, its aggregates, and what is done with the released rows.
+"""Parse a GROUP BY query into its source, groups and aggregates, and the clauses on released rows.
 
 *Privacy.* A release protects records, or users, of one source. So what stands in GROUP BY, in WHERE and inside an
 aggregate may look at the columns of its own row alone; :mod:`dpsketch.sources.expressions` holds it to that. HAVING,
@@ -77,7 +77,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class GroupQuery:
-    """What a query groups, aggregates and shows.
+    """Parsed GROUP BY query.
 
     Attributes
     ----------
@@ -187,7 +187,7 @@ def _select(tree: Any) -> Any:
 
 
 def _check_shape(node: Any) -> None:
-    """Refuse what is not one SELECT from one source, with one set of groups."""
+    """Refuse a query unless it is one SELECT from one source, with one set of groups."""
     if node["type"] == "SET_OPERATION_NODE":
         raise _refusal("combines queries, whose rows one record could touch twice. Release one query at a time")
     source = node.get("from_table") or {}

@@ -1,4 +1,4 @@
-"""Tables of records as DataFrames, of which laws ask the questions that they ask of one machine's."""
+"""Tables of records as DataFrames, with the queries that laws send to one machine."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ClusterTables:
         return self.numbers(query, **tables)
 
     def find(self, names: list[Any]) -> Integers:
-        """Return the places of keys by their names, −1 for one that nobody has."""
+        """Return the places of keys by their names; −1 for a key without records."""
         found = np.full(len(names), -1, np.int64)
         kind = self._frames["keys"].schema["key"].dataType.simpleString()
         rows = [(row, _as_stored(name, kind)) for row, name in enumerate(names)]

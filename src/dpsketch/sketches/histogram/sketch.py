@@ -6,15 +6,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from dpsketch import files
 from dpsketch.arrays import Integers
 from dpsketch.bounding import Cut, cut_of_records, read_users
-from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.laws.content import RecordContent, Tables, UserContent
 from dpsketch.laws.entries import HistogramState
@@ -24,8 +22,8 @@ from dpsketch.sketches.frames import RecordColumns
 from dpsketch.sketches.histogram.named import named_column, names_of
 from dpsketch.sketches.histogram.private import PrivateHistogram
 from dpsketch.sketches.histogram.spec import HistogramSpec
-from dpsketch.sketches.sketch import Sketch
-from dpsketch.sketches.store import Limit, Store, rows_of
+from dpsketch.sketches.store import Store, rows_of
+from dpsketch.sketches.stored import StoredSketch
 from dpsketch.sketches.weights import checked_total, whole_counts
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Histogram"]
 
 
-class Histogram(Sketch[HistogramSpec, PrivateHistogram]):
+class Histogram(StoredSketch[HistogramSpec, PrivateHistogram]):
     """The sensitive histogram: counts every key exactly, merges, and is released once its budget is charged.
 
     Use it wherever the keys, or the pairs of users and keys, can be held: no sketch answers better. Its releases hold
@@ -86,22 +84,13 @@ class Histogram(Sketch[HistogramSpec, PrivateHistogram]):
         memory_limit: str | None = None,
         temp_directory: str | os.PathLike[str] | None = None,
     ) -> None:
-        if memory_limit is None and temp_directory is not None:
-            raise InvalidInput("temp_directory= goes with memory_limit=: without it nothing goes to disk.")
         self._start(HistogramSpec(unit, grid, key_type))
         self._spec.weight_grid.refuse_without_one()
-        if memory_limit is not None:
-            self._store.limit = Limit.of(memory_limit, None if temp_directory is None else os.fspath(temp_directory))
+        self._bound_memory(memory_limit, temp_directory)
 
     def _start(self, spec: HistogramSpec) -> None:
         super()._start(spec)
         self._store = Store(by_user=spec.unit.level == "user", most=spec.weight_grid.max_units)
-
-    def empty_like(self) -> Self:
-        """Start an empty histogram that will merge with this one, under the same memory limit."""
-        sketch = super().empty_like()
-        sketch._store.limit = self._store.limit
-        return sketch
 
     def _count(self, columns: RecordColumns, disjoint_users: bool) -> None:
         """Count a batch; users are bounded at release."""
@@ -139,9 +128,6 @@ class Histogram(Sketch[HistogramSpec, PrivateHistogram]):
                 "(SELECT count(*) AS held, sum(units) AS own FROM {pairs} GROUP BY person)"
             )
         return replace(self._cut, records=int(pairs[0]), left_out=int(over[0]), counted=int(counted[0]))
-
-    def _absorb(self, other: Self) -> None:
-        self._store.merge(other._store)
 
     def release(
         self,
@@ -203,16 +189,6 @@ class Histogram(Sketch[HistogramSpec, PrivateHistogram]):
     def _opened(self) -> Iterator[Tables]:
         """Give the tables of all records."""
         yield self._store.tables()
-
-    def _to_document(self) -> files.Document:
-        header, arrays = self._store.to_document()
-        document = super()._to_document()
-        return replace(document, header={**document.header, **header}, arrays={**document.arrays, **arrays})
-
-    def _restore(self, document: files.Document) -> None:
-        self._mass = max(self._mass, self._store.restore(document.header, document.arrays))
-        if self._store.key_type not in (None, self._spec.key_type or self._store.key_type):
-            raise FileRefused("the file's keys are of another type than its spec states.")
 
 
 def _sum(amount: str) -> str:

@@ -33,19 +33,17 @@ from dpsketch.sketches.histogram.calibration import largest_leak, least_cutoff, 
 if TYPE_CHECKING:
     from dpsketch.sketches.table.spec import TableSpec
 
-__all__ = ["CAP", "CONFIDENCE", "MOST_CORNERS", "Names", "centred_table", "corner_table"]
+__all__ = ["CAP", "CONFIDENCE", "Names", "centred_table", "corner_table"]
 
 Names = Literal["less", "more"]
 
 # No unit gives weight to more groups than this in a round: more finds fewer.
 CAP = 100
-# Beyond three linear columns corners have more noise than columns of their own.
-MOST_CORNERS = 3
 # The intervals of drawn quantiles hold with this confidence.
 CONFIDENCE = 0.95
 _NAMES = {"less": 0.27, "more": 0.5}
+# Of a shape from which bounds are chosen, and of one that only tells how much stated bounds cut.
 _CHOSEN, _TOLD = 0.02, 0.005
-_CHOSEN_OF_EPSILON, _TOLD_OF_EPSILON = 0.02, 0.005
 _ROUNDS = (0.12, 0.88)
 # The part of δ for names; leak and shift add up, so that the noise grows little and cutoffs fall.
 _LEAK = 0.25
@@ -144,7 +142,7 @@ def corner_table(spec: TableSpec, budget: Budget, *, listed: int | None) -> Corn
     by_user = unit.level == "user"
     shapes: dict[object, float] = {}
     for measure in (*linear, *quantiles):
-        share = _CHOSEN_OF_EPSILON if measure.stated is None else _TOLD_OF_EPSILON
+        share = _CHOSEN if measure.stated is None else _TOLD
         key = measure if by_user else measure.value
         shapes[key] = max(share, shapes.get(key, 0.0))
     rest = 1 - math.fsum(shapes.values())

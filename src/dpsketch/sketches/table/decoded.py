@@ -1,6 +1,6 @@
-"""From what a table published to numbers with intervals, for its own rows or for rows that are added up.
+"""Compute numbers with intervals from a table's published arrays, for its own rows or for sums of rows.
 
-Both forms of noise come to the same few numbers for each row: a head count, centred totals of the linear columns, and
+Both forms of noise give the same few numbers for each row: a head count, centred totals of the linear columns, and
 trees or draws of quantiles (:class:`Decoded`). Rows add up by adding these (:meth:`Decoded.rolled`).
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -41,7 +41,7 @@ class Answer:
 
 
 def decode(spec: TableSpec, law: CentredTable | CornerTable, arrays: Arrays) -> Decoded:
-    """Return what was published as numbers by row."""
+    """Decode published arrays into numbers by row."""
     if isinstance(law, CentredTable):
         return Centred.of(spec, law, arrays)
     return Corners.of(spec, law, arrays)
@@ -49,7 +49,7 @@ def decode(spec: TableSpec, law: CentredTable | CornerTable, arrays: Arrays) -> 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoded(ABC):
-    """What a table published, as numbers by row; the last row is that of all other groups.
+    """The published numbers of a table by row. The last row holds all other groups.
 
     Attributes
     ----------
@@ -92,27 +92,68 @@ class Decoded(ABC):
         """Return the intervals of the head counts."""
 
     @abstractmethod
-    def total(self, measure: Measure, confidence: float) -> Answer:
-        """Return the totals of a linear column."""
-
-    @abstractmethod
-    def mean(self, measure: Measure, confidence: float) -> Answer:
-        """Return the means of a linear column."""
-
-    @abstractmethod
     def quantiles(self, measure: Measure, shares: tuple[float, ...], confidence: float) -> list[Answer]:
         """Return quantiles of a column."""
 
-    def _scaled(self, measure: Measure, found: tuple[Floats, Floats, Floats]) -> Answer:
-        """Return means from their places between the bounds."""
+    def _z(self, confidence: float) -> float | None:
+        """Return the half-width of an interval in standard deviations; None for that of the normal law."""
+        return None
+
+    def _halves(self, measure: Measure, confidence: float) -> intervals.Halves | None:
+        """Return boxes of the rows near a cutoff."""
+        return None
+
+    def _counted(self, measure: Measure) -> tuple[Floats, Floats]:
+        """Return the denominator of a mean, with the variance of its noise."""
+        return self.users, self.users_variance
+
+    def _total(self, measure: Measure, confidence: float) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return the totals of a linear column, the variances of their noise, and the ends of their intervals."""
+        low, high, _ = self.ranges[measure]
+        wide = high - low
+        return intervals.total(
+            wide * self.totals[measure],
+            wide**2 * self.variances[measure],
+            self.users,
+            self.users_variance,
+            (low, high),
+            confidence,
+            z=self._z(confidence),
+            halves=self._halves(measure, confidence),
+        )
+
+    def total(self, measure: Measure, confidence: float) -> Answer:
+        """Return the totals of a linear column."""
+        value, _, low, high = self._total(measure, confidence)
+        return Answer(value, low, high)
+
+    def mean(self, measure: Measure, confidence: float) -> Answer:
+        """Return the means of a linear column."""
         low, high, _ = self.ranges[measure]
         middle, half = (low + high) / 2, (high - low) / 2
+        found = intervals.mean(
+            self.totals[measure],
+            self.variances[measure],
+            *self._counted(measure),
+            confidence,
+            z=self._z(confidence),
+            halves=self._halves(measure, confidence),
+        )
         return Answer(*(middle + half * each for each in found))
+
+    def _sums(self, index: Integers, groups: int) -> dict[str, Any]:
+        """Return the sums of rows, as fields that both forms of noise have."""
+        return {
+            "users": intervals.rollup(index, groups, self.users),
+            "users_variance": intervals.rollup(index, groups, self.users_variance),
+            "totals": _added_up(self.totals, index, groups),
+            "variances": _added_up(self.variances, index, groups),
+        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Centred(Decoded):
-    """What a table with Gaussian noise published.
+    """Published numbers with Gaussian noise.
 
     Attributes
     ----------
@@ -123,9 +164,9 @@ class Centred(Decoded):
     edges, domains : dict
         By measure, the inner edges of the leaves, and the least and largest value.
     listed : numpy.ndarray of bool
-        Rows towards which others are shrunk.
+        Rows that estimates are shrunk towards.
     head_variance : callable
-        Returns the variance of sums of published head counts, from their numbers.
+        Returns the variance of a sum of head counts, from their number.
     """
 
     records: int
@@ -138,7 +179,7 @@ class Centred(Decoded):
 
     @classmethod
     def of(cls, spec: TableSpec, law: CentredTable, arrays: Arrays) -> Centred:
-        """Read what was published."""
+        """Decode published arrays."""
         keys, records = law.rows_of_a_user(arrays), law.records_of_a_user(arrays)
         users = law.heads(arrays)
         totals, variances, ranges = {}, {}, {}
@@ -162,24 +203,12 @@ class Centred(Decoded):
 
     def rolled(self, index: Integers, groups: int) -> Centred:
         """Return the sums of rows."""
-
-        def added(values: Floats) -> Floats:
-            return intervals.rollup(index, groups, values)
-
-        return Centred(
-            self.spec,
-            added(self.users),
-            self.head_variance(np.bincount(index, minlength=groups)),
-            {measure: added(each) for measure, each in self.totals.items()},
-            {measure: added(each) for measure, each in self.variances.items()},
-            self.ranges,
-            self.records,
-            {measure: added(each) for measure, each in self.trees.items()},
-            {measure: added(each) for measure, each in self.tree_variances.items()},
-            self.edges,
-            self.domains,
-            np.ones(groups, np.bool_),
-            self.head_variance,
+        return replace(
+            self,
+            **self._sums(index, groups) | {"users_variance": self.head_variance(np.bincount(index, minlength=groups))},
+            trees=_added_up(self.trees, index, groups),
+            tree_variances=_added_up(self.tree_variances, index, groups),
+            listed=np.ones(groups, np.bool_),
         )
 
     def heads(self, confidence: float) -> tuple[Floats, Floats]:
@@ -187,35 +216,12 @@ class Centred(Decoded):
         return intervals.normal(self.users, self.users_variance, confidence)
 
     def _counted(self, measure: Measure) -> tuple[Floats, Floats]:
-        """Return what a mean is over, with the variance of its noise: users, or records that count."""
+        """Return the denominator of a mean, users or records that count, with the variance of its noise."""
         if measure.kind != "record_mean":
             return self.users, self.users_variance
         (counts,) = (each for each in self.totals if each.kind == "count")
         value, variance, _, _ = self._total(counts, CONFIDENCE)
         return value, variance
-
-    def _total(self, measure: Measure, confidence: float) -> tuple[Floats, Floats, Floats, Floats]:
-        low, high, _ = self.ranges[measure]
-        wide = high - low
-        return intervals.total(
-            wide * self.totals[measure],
-            wide**2 * self.variances[measure],
-            self.users,
-            self.users_variance,
-            (low, high),
-            confidence,
-        )
-
-    def total(self, measure: Measure, confidence: float) -> Answer:
-        """Return the totals of a linear column."""
-        value, _, low, high = self._total(measure, confidence)
-        return Answer(value, low, high)
-
-    def mean(self, measure: Measure, confidence: float) -> Answer:
-        """Return the means of a linear column."""
-        counted = self._counted(measure)
-        found = intervals.mean(self.totals[measure], self.variances[measure], *counted, confidence)
-        return self._scaled(measure, found)
 
     def quantiles(self, measure: Measure, shares: tuple[float, ...], confidence: float) -> list[Answer]:
         """Return quantiles of a column, from its trees."""
@@ -232,7 +238,7 @@ class Centred(Decoded):
 
 
 class _Draws(NamedTuple):
-    """Where the draws of a quantile are, and how many units of privacy the ranks of its ends are shifted by."""
+    """Column of a quantile's draws, and the shift of its ends' ranks in units of privacy."""
 
     place: int
     shift: float
@@ -240,7 +246,7 @@ class _Draws(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Corners(Decoded):
-    """What a table with corners published.
+    """Published numbers with the Laplace noise of corners.
 
     Attributes
     ----------
@@ -255,9 +261,9 @@ class Corners(Decoded):
     asked : dict
         By measure, the quantiles that were drawn.
     index, groups
-        To which row each published row was added, where rows were added up; None and 0 otherwise.
+        Row to which each published row was added, and the number of rows; None and 0 for published rows.
     own : Corners or None
-        The published rows that were added up.
+        The published rows of the sums; None for published rows.
     """
 
     noise: intervals.LaplaceSum
@@ -272,7 +278,7 @@ class Corners(Decoded):
 
     @classmethod
     def of(cls, spec: TableSpec, law: CornerTable, arrays: Arrays) -> Corners:
-        """Read what was published."""
+        """Decode published arrays."""
         cells = np.asarray(arrays[CELLS], np.float64) / law.corner
         count = cells.shape[1]
         others = law.cells if law.others is None else law.others
@@ -303,27 +309,8 @@ class Corners(Decoded):
 
     def rolled(self, index: Integers, groups: int) -> Corners:
         """Return the sums of rows. Drawn quantiles do not add up."""
-
-        def added(values: Floats) -> Floats:
-            return intervals.rollup(index, groups, values)
-
-        return Corners(
-            self.spec,
-            added(self.users),
-            added(self.users_variance),
-            {measure: added(each) for measure, each in self.totals.items()},
-            {measure: added(each) for measure, each in self.variances.items()},
-            self.ranges,
-            self.noise,
-            self.others_noise,
-            self.cutoff,
-            {},
-            {},
-            {},
-            index,
-            groups,
-            self,
-        )
+        sums = self._sums(index, groups)
+        return replace(self, **sums, drawn={}, slots={}, asked={}, index=index, groups=groups, own=self)
 
     def heads(self, confidence: float) -> tuple[Floats, Floats]:
         """Return the intervals of the head counts."""
@@ -349,60 +336,43 @@ class Corners(Decoded):
         without = np.isnan(low)
         return np.where(without, plain[0], low), np.where(without, plain[1], high)
 
+    def _near(self, confidence: float) -> Any:
+        """Say which rows lie near the cutoff; the last row passed none."""
+        near = intervals.near_cutoff(self.users, self.noise, self.cutoff, confidence)
+        near[-1] = False
+        return near
+
+    def _z(self, confidence: float) -> float | None:
+        """Return the half-width of an interval in standard deviations."""
+        return intervals.z_of(self.noise, confidence)
+
     def _halves(self, measure: Measure, confidence: float) -> intervals.Halves | None:
-        if self.cutoff is None:
+        """Return boxes of the rows near the cutoff; the last row passed none."""
+        if self.cutoff is None or self.own is not None:
             return None
         halves = intervals.corner_box(self.totals[measure], self.users, self.noise, self.cutoff, confidence)
         for box in halves:
             for end in box:
-                end[-1] = np.nan  # the last row passed no cutoff
+                end[-1] = np.nan
         return halves
-
-    def _total(self, measure: Measure, confidence: float) -> tuple[Floats, Floats, Floats, Floats]:
-        low, high, _ = self.ranges[measure]
-        wide = high - low
-        return intervals.total(
-            wide * self.totals[measure],
-            wide**2 * self.variances[measure],
-            self.users,
-            self.users_variance,
-            (low, high),
-            confidence,
-            z=intervals.z_of(self.noise, confidence),
-            halves=self._halves(measure, confidence),
-        )
 
     def total(self, measure: Measure, confidence: float) -> Answer:
         """Return the totals of a linear column."""
         if self.own is None:
-            value, _, low, high = self._total(measure, confidence)
-            return Answer(value, low, high)
+            return Decoded.total(self, measure, confidence)
         value, variance, low, high = self.own._total(measure, intervals.halved(confidence))
-        near = intervals.near_cutoff(self.own.users, self.noise, self.cutoff, confidence)
-        near[-1] = False
+        near = self.own._near(confidence)
         box = np.where(near, low, np.nan), np.where(near, high, np.nan)
         return Answer(intervals.rollup(self.index, self.groups, value), *self._added(value, variance, box, confidence))
 
     def mean(self, measure: Measure, confidence: float) -> Answer:
         """Return the means of a linear column."""
-        z = intervals.z_of(self.noise, confidence)
-        halves = self._halves(measure, confidence) if self.own is None else None
-        found = intervals.mean(
-            self.totals[measure],
-            self.variances[measure],
-            self.users,
-            self.users_variance,
-            confidence,
-            z=z,
-            halves=halves,
-        )
-        answer = self._scaled(measure, found)
+        answer = Decoded.mean(self, measure, confidence)
         if self.own is None or self.cutoff is None:
             return answer
         # With rows near the cutoff: all quotients of a total and a head count within their intervals.
         half = intervals.halved(confidence)
-        near = intervals.near_cutoff(self.own.users, self.noise, self.cutoff, confidence)
-        near[-1] = False
+        near = self.own._near(confidence)
         boxed = np.bincount(self.index, weights=near, minlength=self.groups) > 0
         least, most = self.heads(half)
         total, (bottom, top, _) = self.total(measure, half), self.ranges[measure]
@@ -432,3 +402,8 @@ class Corners(Decoded):
                 most = np.where((1 - share) * head[:-1] < draws.shift, most, np.maximum(ends[high], middle))
             found.append(Answer(*(np.append(each, np.nan) for each in (middle, least, most))))
         return found
+
+
+def _added_up(columns: dict[Measure, Floats], index: Integers, groups: int) -> dict[Measure, Floats]:
+    """Return the sums of rows of each column."""
+    return {measure: intervals.rollup(index, groups, each) for measure, each in columns.items()}

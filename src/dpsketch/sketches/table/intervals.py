@@ -1,4 +1,4 @@
-"""Estimates and intervals of a table, from what it published.
+"""Estimates and intervals of a table, computed from its published numbers.
 
 A row has a head count n (its users or records) and, for each linear column, a centred total y with |y| ≤ n in units
 of half the column's range. Both carry noise. Quantile columns have Haar coefficients.
@@ -38,7 +38,7 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 
 # Rows up to this number of standard deviations above the cutoff get a box.
 _NEAR = 6.0
-# Bisection halves a bracket of some deviations so often: to about 1e-11 of them.
+# Number of bisection steps; they narrow a bracket of some deviations to about 1e-11 of them.
 _HALVINGS = 44
 # No level of a tree has groups that differ less than this from the overall ones, in variance of (left − right)/all.
 _LEAST_SPREAD = 1e-4
@@ -521,7 +521,7 @@ def rollup(index: Integers, groups: int, values: npt.ArrayLike) -> Floats:
     groups : int
         Number of groups.
     values : array of float, shape (rows,) or (rows, columns)
-        What is added. All noise is independent between rows, so variances add like totals.
+        Numbers to add. Noise is independent between rows, so variances add like totals.
 
     Examples
     --------

@@ -6,25 +6,23 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from dpsketch import files
 from dpsketch.arrays import Floats
 from dpsketch.bounding import read_users
 from dpsketch.columns import UserType, as_column, has_schema, user_type_of
 from dpsketch.compound import compound_keys, join_parts
-from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
+from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.laws.centred import TableState
 from dpsketch.laws.groups import TableContent
 from dpsketch.numbers import whole_number
 from dpsketch.privacy import Budget, Neighbours, per_record, per_user
 from dpsketch.sketches.frames import frame_columns
 from dpsketch.sketches.histogram.named import named_column, names_of
-from dpsketch.sketches.sketch import Sketch
-from dpsketch.sketches.store import Limit
+from dpsketch.sketches.stored import StoredSketch
 from dpsketch.sketches.table.calibration import Names
 from dpsketch.sketches.table.columns import Column, count
 from dpsketch.sketches.table.private import PrivateTable
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Table", "declared_type"]
 
 
-class Table(Sketch[TableSpec, PrivateTable]):
+class Table(StoredSketch[TableSpec, PrivateTable]):
     """A private GROUP BY: counts, users, sums, means and quantiles of every group, in one release.
 
     Parameters
@@ -105,8 +103,6 @@ class Table(Sketch[TableSpec, PrivateTable]):
     ) -> None:
         if user is None and not (max_keys is None and max_records is None):
             raise InvalidInput("max_keys= and max_records= bound users: say user= as well, the column that names them.")
-        if memory_limit is None and temp_directory is not None:
-            raise InvalidInput("temp_directory= goes with memory_limit=: without it nothing goes to disk.")
         if user is None:
             unit = per_record(neighbours=neighbours)
         else:
@@ -115,8 +111,7 @@ class Table(Sketch[TableSpec, PrivateTable]):
         chosen = max_records is None or max_records == "auto"
         bound = None if chosen else whole_number("max_records", max_records)
         self._start(TableSpec(unit, names, tuple(columns) or (count(),), user, bound))
-        if memory_limit is not None:
-            self._store.limit = Limit.of(memory_limit, None if temp_directory is None else os.fspath(temp_directory))
+        self._bound_memory(memory_limit, temp_directory)
 
     def _start(self, spec: TableSpec) -> None:
         super()._start(spec)
@@ -129,12 +124,6 @@ class Table(Sketch[TableSpec, PrivateTable]):
         self._store = RecordStore(
             by_user=spec.unit.level == "user", values=len(spec.values), totals=totals, samples=samples
         )
-
-    def empty_like(self) -> Self:
-        """Start an empty table that will merge with this one, under the same memory limit."""
-        table = super().empty_like()
-        table._store.limit = self._store.limit
-        return table
 
     def update(self, frame: Any) -> None:  # type: ignore[override]
         """Add the records of a frame.
@@ -186,9 +175,6 @@ class Table(Sketch[TableSpec, PrivateTable]):
         if types and not self._spec.types:
             self._spec = replace(self._spec, types=types)
 
-    def _absorb(self, other: Self) -> None:
-        self._store.merge(other._store)
-
     def release(
         self,
         *,
@@ -225,29 +211,19 @@ class Table(Sketch[TableSpec, PrivateTable]):
         listed = None if groups is None else _listed(groups, spec)
         (law,) = spec.laws(budget, groups=listed, names=names)
         spelled = [str(name) if spec.key_columns else name for name in listed or []]
-        with self._opened() as content:  # before the charge: what cannot be put in order costs nothing
+        with self._opened() as content:  # before the charge: records that cannot be sorted cost nothing
             permit = self._pay(spec, (law,), budget, self._account(ledger, dataset, part))
             drawn = permit.draw_all(TableState(content, spelled))
         return PrivateTable(spec, drawn)
 
     @contextmanager
     def _opened(self) -> Iterator[TableContent]:
-        """Give the records as laws ask them."""
+        """Open the records for the laws of a release."""
         yield self._store.content()
-
-    def _to_document(self) -> files.Document:
-        header, arrays = self._store.to_document()
-        document = super()._to_document()
-        return replace(document, header={**document.header, **header}, arrays={**document.arrays, **arrays})
-
-    def _restore(self, document: files.Document) -> None:
-        self._mass = max(self._mass, self._store.restore(document.header, document.arrays))
-        if self._store.key_type not in (None, self._spec.key_type or self._store.key_type):
-            raise FileRefused("the file's groups are of another type than its spec states.")
 
 
 def declared_type(column: Any, name: str) -> UserType | None:
-    """Return what the type of a frame's column says, never what its values are."""
+    """Return the declared type of a frame's column. Its values have no influence."""
     found = as_column(column)
     if not has_schema(column):
         kind = getattr(found.type, "value_type", found.type)

@@ -15,19 +15,19 @@ from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.laws.bounds import shape_table
 from dpsketch.laws.centred import held_table, measure_table, persons_table, users_table
-from dpsketch.laws.corners import cells_table
+from dpsketch.laws.corners import MOST_CORNERS, cells_table
 from dpsketch.laws.groups import Measure
 from dpsketch.laws.rounds import weights_table
 from dpsketch.privacy import Budget, PureCost, Unit
 from dpsketch.sketches.specs import ReleasePreview, Spec
-from dpsketch.sketches.table.calibration import CAP, MOST_CORNERS, Names, centred_table, corner_table
+from dpsketch.sketches.table.calibration import CAP, Names, centred_table, corner_table
 from dpsketch.sketches.table.columns import Column
 
-__all__ = ["TableSpec"]
+__all__ = ["BYTES_A_RECORD", "TableSpec"]
 
 # The levels of a tree of quantiles.
 _LEVELS = 5
-_BYTES_A_RECORD = 64
+BYTES_A_RECORD = 64
 _GUESSED_RECORDS = 100_000
 
 
@@ -89,7 +89,7 @@ class TableSpec(Spec):
             )
 
     def _ranges(self, value: str) -> set[tuple[float | None, float | None]]:
-        """Return the bounds that sums and means of a column of values state."""
+        """Return the stated bounds of the sums and means of a column."""
         linear = (column for column in self.columns if column.value == value and column.kind != "quantiles")
         return {(column.low, column.high) for column in linear if not column.chosen}
 
@@ -100,7 +100,7 @@ class TableSpec(Spec):
 
     @property
     def protects(self) -> str | None:
-        """Whom a release protects, in words: values are clipped, and have no weight."""
+        """The protected unit in words. Values are clipped and have no weight."""
         if self.unit.level == "record":
             return self.unit.changed
         if self.unit.chosen:
@@ -122,7 +122,7 @@ class TableSpec(Spec):
         return (*self._linear(), *self._quantiles())
 
     def measure_of(self, column: Column) -> Measure | None:
-        """Return the number from which a column is computed; None for the head count."""
+        """Return the measure of a column; None for the head count."""
         by_user = self.unit.level == "user"
         at = -1 if column.value is None else self.values.index(column.value)
         stated = (column.low, column.high)
@@ -155,12 +155,12 @@ class TableSpec(Spec):
         return tuple(dict.fromkeys(measure for measure in found if measure is not None))
 
     def shares_of(self, measure: Measure) -> tuple[float, ...]:
-        """Return the quantiles that are asked of a tree."""
+        """Return the requested quantiles of a measure."""
         asked = {share for column in self.columns if self.measure_of(column) == measure for share in column.shares}
         return tuple(sorted(asked))
 
     def weight_of(self, measure: Measure | None) -> float:
-        """Return the importance of a measure: that of the columns which are computed from it."""
+        """Return the importance of a measure: the largest weight of its columns."""
         return max((column.weight for column in self.columns if self.measure_of(column) == measure), default=1.0)
 
     def arrays(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class TableSpec(Spec):
     @property
     def memory(self) -> int:
         """About the bytes of a hundred thousand records; memory grows with the records."""
-        return _BYTES_A_RECORD * _GUESSED_RECORDS
+        return BYTES_A_RECORD * _GUESSED_RECORDS
 
     def tables(self) -> tuple[CoreTable, ...]:
         """Return head counts, columns, shapes, users by number of rows and in all, weights of groups, and cells."""
@@ -214,12 +214,12 @@ class TableSpec(Spec):
         return laws[0].words
 
     def preview(self, **options: Any) -> ReleasePreview:
-        """Say what a release at this budget would promise, and how far off a head count is."""
+        """Predict the guarantee of a release at this budget, and the error of a head count."""
         budget = Budget(options.pop("epsilon", None), options.pop("delta", None), options.pop("rho", None))
         (law,) = self.laws(budget, **options)
         error: float = law.head_error  # type: ignore[attr-defined]
         return ReleasePreview(promise(self, Receipt(budget, (law,))), error, error)
 
     def typed(self, types: Sequence[UserType], key_type: KeyType | None) -> TableSpec:
-        """Return the spec with what the columns of groups are."""
+        """Return the spec with the types of the group columns."""
         return replace(self, types=tuple(types), key_type=key_type if len(self.by) == 1 else None)

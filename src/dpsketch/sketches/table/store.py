@@ -1,4 +1,4 @@
-"""The exact records of a table in a private DuckDB. Sensitive."""
+"""Exact records of a table in a private DuckDB. Sensitive."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ __all__ = ["LARGEST", "RecordStore", "record_rows"]
 # Values are clamped to ±2⁴², so that a record has at most 2⁶² steps.
 LARGEST = 2.0**42
 _BATCH = 1 << 17
-_RECORD_BYTES = 200  # memory that laws need for a record of the user at hand
+_RECORD_BYTES = 200  # memory that laws need for each record of one user
 
 
 def record_rows(keys: pa.ChunkedArray, users: pa.ChunkedArray | None, values: Sequence[Floats]) -> Rows:
-    """Return records as rows of a store; those without a key, a user or a value are left out."""
+    """Return records as rows of a store, without those that lack a key, a user or a value."""
     columns = {"key": plain_column(keys)}
     if users is not None:
         columns = {"owner": plain_column(users), **columns}
@@ -54,7 +54,7 @@ def record_rows(keys: pa.ChunkedArray, users: pa.ChunkedArray | None, values: Se
 
 
 class RecordTables(StoreTables):
-    """The tables of a store of records, as laws ask them. Sensitive."""
+    """Tables of a store of records, for the laws of a release. Sensitive."""
 
     def __init__(self, database: PrivateDatabase, key_type: KeyType, *, numbered: bool) -> None:
         super().__init__(database, by_user=False, key_type=key_type, limit=None)
@@ -81,7 +81,7 @@ class RecordStore(Store):
     values : int
         The number of columns of values.
     totals, samples : sequence of int
-        The columns whose totals, or of which one value, each pair of a user and a group has.
+        Columns of which each pair of a user and a group has the total, or one value.
     limit : Limit, optional
         How much memory the store may take.
     """
@@ -105,7 +105,7 @@ class RecordStore(Store):
         return "DOUBLE" if name in self._values else super()._kind(name)
 
     def _insert(self) -> None:
-        """Put the rows that wait into ``kept``: every record is a row."""
+        """Insert the waiting rows into ``kept``: every record is a row."""
         if not self._kept:
             self._create()
         with self._opened().given(waiting=pa.concat_tables(self._waiting)) as run:
@@ -113,7 +113,7 @@ class RecordStore(Store):
             self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
     def content(self) -> TableContent:
-        """Return the records as laws ask them."""
+        """Return the records for the laws of a release."""
         tables = self.tables()
         if self.by_user and self._users_fit():
             return SortedContent(tables, values=range(len(self._values)), roomy=self.limit is None)
@@ -124,7 +124,7 @@ class RecordStore(Store):
         return TableContent(related, by_user=True, columns=self.columns)
 
     def tables(self) -> RecordTables:
-        """Return the tables of all rows, which are good until the next row comes."""
+        """Return the tables of all rows. They are valid until the next row is added."""
         if not isinstance(self._tables, RecordTables):
             self._make_tables()
             self._tables = RecordTables(self._opened(), self.key_type or "text", numbered=self._numbered)
@@ -138,7 +138,7 @@ class RecordStore(Store):
         return self._opened().run(f"SELECT max(held) FROM ({counts})") * _RECORD_BYTES < self.limit.size // 4
 
     def grouped(self, records: str) -> str:
-        """Return SQL for what each user has in each group, of a table of records; every engine runs it."""
+        """Return SQL that groups a table of records by user and group. Every engine runs it."""
         sums = "".join(f", sum(CAST(floor(v{i} / {STEP!r} + 0.5) AS DECIMAL(38, 0))) AS t{i}" for i in self._totals)
         sums += "".join(f", min_by(v{i}, ({word('id')}, id)) AS s{i}" for i in self._samples)
         return f"SELECT person, place, count(*) AS units{sums} FROM {records} GROUP BY person, place"
@@ -150,7 +150,7 @@ class RecordStore(Store):
         rows = "(FROM kept UNION ALL FROM late)" if self._waiting else "kept"
         waiting = {"waiting": pa.concat_tables(self._waiting).combine_chunks()} if self._waiting else {}
         with self._opened().given(**waiting) as run:
-            if self._waiting:  # as a table, of which DuckDB knows the ranges: it sorts narrow columns in less time
+            if self._waiting:  # as a table, since DuckDB knows its ranges and sorts narrow columns faster
                 run("CREATE OR REPLACE TABLE late AS FROM waiting")
             self._make_keys(run, rows, ", count(*) AS units")
             named, joined, order = "", f"FROM {rows} AS r JOIN keys AS k ON r.key = k.key", ""
@@ -198,7 +198,7 @@ class RecordStore(Store):
         return header, arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> int:
-        """Take the rows of :meth:`to_document`, and return their number; anyone may have written the file."""
+        """Add the rows of :meth:`to_document`, and return their number. The file is not trusted."""
         if header["key_type"] is None:
             return 0
         columns = {name: read_column(arrays, name, header[f"{name}_type"]) for name in self._names}
