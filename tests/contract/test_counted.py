@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dpsketch as dps
@@ -96,13 +98,17 @@ def streams(**days: Any) -> Iterator[Any]:
         "heavy": dps.HeavyHitters(rows=3, width=16, key_bits=8, unit=unit),
         "ranges": dps.RangeSketch(rows=3, width=16, bits=8, unit=unit),
         "density": dps.DensitySketch(kernel=kernel, rows=4, unit=unit),
+        "table": dps.Table(by="group", user="user", max_keys=2, columns=[dps.users()]),
     }
     assert set(sketches) == {name for name, row in KINDS.items() if row.daily}
     for kind, sketch in sketches.items():
-        more = {"keys": [1, 2]} if kind == "histogram" else {}
+        more = {"keys": [1, 2]} if kind in ("histogram", "table") else {}
         stream = dps.ContinualSketch(sketch, days=4, **days, **budget, **more)
         for _ in range(2):
-            stream.update([[1.0], [2.0]] if kind == "density" else [1, 2], users=["ann", "bob"])
+            if kind == "table":
+                stream.update(pa.table({"group": [1, 2], "user": ["ann", "bob"]}))
+            else:
+                stream.update([[1.0], [2.0]] if kind == "density" else [1, 2], users=["ann", "bob"])
             stream.publish_day()
         yield stream
 
@@ -112,7 +118,8 @@ def test_sums_of_days_count_user_days(tmp_path: Path) -> None:
         series = loaded(stream.series(), tmp_path)
         window = loaded(series.between(1, 2), tmp_path)
         for release in (series, window):
-            assert release.counts.startswith("user-days (a user counts again on every day), clipped: at most 2 keys")
+            bound = "; a user counts in" if series.counts_kind == "table" else ", clipped:"
+            assert release.counts.startswith(f"user-days (a user counts again on every day){bound} at most 2 ")
             assert describe(release, 1)["counts"] == release.counts
         question = series.question({"ranges": "1:3", "density": "1"}.get(series.counts_kind, 1))
         for found in (
@@ -132,7 +139,7 @@ def test_sums_of_days_count_user_days(tmp_path: Path) -> None:
 
 def test_users_of_one_day_at_most_are_users() -> None:
     for stream in streams(user_days=1):
-        assert stream.series().counts.startswith("users, clipped")
+        assert re.match("users(, clipped|; a user counts in at most 2 groups a day)", stream.series().counts)
 
 
 def test_two_releases_together_count_users_of_each() -> None:

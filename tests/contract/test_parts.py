@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dpsketch as dps
@@ -62,7 +63,10 @@ DAILY: dict[str, tuple[Callable[[], Any], Any]] = {
     "heavy": (lambda: dps.HeavyHitters(rows=3, width=16, key_bits=12, unit=ONE), [1, 2]),
     "density": (lambda: dps.DensitySketch(kernel=PLANE, rows=4, width=8, unit=ONE), [[0.5, 0.5], [1.0, 2.0]]),
     "ranges": (lambda: dps.RangeSketch(bits=6, unit=ONE), [1, 2]),
+    "table": (lambda: dps.Table(by="group", columns=[dps.count()]), pa.table({"group": [1, 2]})),
 }
+# Public lists, of kinds that need one.
+LISTS: dict[str, Any] = {"table": {"keys": [1, 2]}}
 SHAPE: dict[str, Any] = {"rows": 3, "width": 8, "unit": ONE, "key_type": "int"}
 
 
@@ -80,7 +84,7 @@ class Absorbing:
         if self.name.endswith(" stream"):
             return dps.ContinualCountSketch(**SHAPE, days=4, **spend)
         design: dict[str, Any] = {"design": "pan-private"} if self.name.endswith(" seizable") else {}
-        return dps.ContinualSketch(DAILY[self.kind][0](), days=4, **design, **spend)
+        return dps.ContinualSketch(DAILY[self.kind][0](), days=4, **design, **LISTS.get(self.kind, {}), **spend)
 
     def partial(self, stream: Any) -> Any:
         partial = stream.empty_day()

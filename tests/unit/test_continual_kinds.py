@@ -35,6 +35,22 @@ class Case(NamedTuple):
     asked: Any
     keys: Any = None
     weighs: bool = True
+    frames: bool = False  # records come as a frame of groups, with values at the ends of their bounds
+
+    def day(self, records: list[Any], users: list[Any] | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of an update."""
+        if not self.frames:
+            return (records,), {} if users is None else {"users": users}
+        values = pa.array([None if each is None else 10.0 if each % 2 else -10.0 for each in records], pa.float64())
+        groups = pa.array([None if each is None else each // 2 for each in records], pa.int64())
+        columns = {"group": groups, "x": values, "y": values}
+        return (pa.table(columns | ({} if users is None else {"user": users})),), {}
+
+
+def table_of(unit: Any) -> dps.Table:
+    columns = [dps.users(), dps.count(), dps.sum("x", bounds=(-10, 10)), dps.sum("y", bounds=(-10, 10))]
+    users: Any = {"user": "user", "max_keys": unit.max_keys, "max_records": 2} if unit.level == "user" else {}
+    return dps.Table(by="group", columns=columns, neighbours=unit.neighbours, **users)
 
 
 PLANE = dps.kernels.Euclidean(dim=1, bandwidth=1.0)
@@ -60,6 +76,16 @@ CASES = {
         [2.0],
         weighs=False,
     ),
+    "table": Case(
+        table_of,
+        [2, 4],
+        [3, 8],  # the group of the first, with another value, and another group
+        [11, 12, 77] * 9,
+        (5, "sum_x"),
+        [*range(9)],
+        weighs=False,
+        frames=True,
+    ),
 }
 RELATIONS = ("add_remove", "replace")
 
@@ -82,11 +108,11 @@ def begun(case: Case, unit: Any, budget: dict[str, float] = GAUSSIAN, days: int 
 def published(sketch: Any, days: list[tuple[Any, list[Any]]], case: Case, weight: float | None) -> np.ndarray:
     """What a stream publishes of days of (records, their users)."""
     for records, users in days:
-        given: dict[str, Any] = {"users": users} if sketch.spec.unit.level == "user" else {}
+        positional, given = case.day(records, users if sketch.spec.unit.level == "user" else None)
         if weight is not None and case.weighs:
             given["weights"] = [weight] * len(records)
         if records:
-            sketch.update(records, **given)
+            sketch.update(*positional, **given)
         sketch.publish_day()
     return sketch.published.astype(np.float64)
 
@@ -176,9 +202,10 @@ def test_without_noise_a_window_is_what_one_sketch_of_its_days_holds(name: str, 
     whole = sketch.empty_day()
     for day in range(4):
         records = [*case.crowd, *case.same * (day + 1)]
-        sketch.day(records)
+        positional, _ = case.day(records)
+        sketch.day(*positional)
         if day in (1, 2):
-            whole.update(records)
+            whole.update(*positional)
     vector, _ = sketch._stream.answer(2, 3)
     for part, table in split(sketch._stream.law, vector).items():
         assert np.allclose(table, whole._exact()[part], atol=0.05)
@@ -208,8 +235,10 @@ def test_a_stream_goes_on_from_its_file_to_the_byte(name: str, level: str) -> No
     unit = dps.per_user(max_keys=2) if user else dps.per_record()
     sketch = begun(case, unit, user_days=2 if user else None, first_day="2026-01-01")
     for day in range(2):
-        sketch.day(case.crowd, **({"users": [f"{day}"] * len(case.crowd)} if user else {}))
-    sketch.update(case.same, **({"users": ["me"] * 2} if user else {}))
+        positional, given = case.day(case.crowd, [f"{day}"] * len(case.crowd) if user else None)
+        sketch.day(*positional, **given)
+    positional, given = case.day(case.same, ["me"] * 2 if user else None)
+    sketch.update(*positional, **given)
     data = sketch.to_sensitive_bytes()
     again = dps.load_sensitive(data)
     assert again.to_sensitive_bytes() == data
@@ -220,7 +249,7 @@ def test_a_stream_goes_on_from_its_file_to_the_byte(name: str, level: str) -> No
     loaded = dps.load(files.encode(release.to_document()))
     assert type(loaded) is type(release)
     assert files.encode(loaded.to_document()) == files.encode(release.to_document())
-    if user:
+    if user and not case.frames:
         with pytest.raises(InvalidInput):
             dps.load_sensitive(data).update(case.same, users=["me"] * 2)  # the second update of a day
 
@@ -242,7 +271,8 @@ def test_curves_and_changes_are_those_of_the_windows(name: str) -> None:
     case = CASES[name]
     sketch = begun(case, dps.per_record(), first_day="2026-01-01")
     for day in range(4):
-        sketch.day([*case.crowd, *case.same * day])
+        positional, _ = case.day([*case.crowd, *case.same * day])
+        sketch.day(*positional)
     curve = sketch.curve(case.asked, window=2)
     assert curve.key == ["2026-01-02", "2026-01-03", "2026-01-04"]
     last = sketch.between(3, 4).ask(case.asked, 0.95)
@@ -272,7 +302,8 @@ def test_the_change_between_overlapping_windows_has_the_noise_of_what_differs() 
 def test_a_window_less_itself_is_nothing(name: str, budget: dict[str, float]) -> None:
     """No noise is left, and none where so much is spent that it rounds to nothing."""
     sketch = begun(CASES[name], dps.per_record(), budget)
-    sketch.day(CASES[name].crowd)
+    positional, _ = CASES[name].day(CASES[name].crowd)
+    sketch.day(*positional)
     change = sketch.change(CASES[name].asked, (1, 1), (1, 1))
     assert math.isclose(change.value[0], 0.0, abs_tol=1e-9)
     assert change.low[0] <= 0 <= change.high[0]
@@ -370,7 +401,15 @@ def test_what_cannot_be_published_day_after_day_is_refused() -> None:
     full = dps.RangeSketch(bits=4, unit=record)
     full.update([1])
     one_row = dps.DensitySketch(kernel=PLANE, rows=4, unit=record, placement="one_row")
+    stated = dps.sum("x", bounds=(0, 1))
+    users: dict[str, Any] = {"by": "g", "user": "u", "max_records": 3}
     refused: list[tuple[Any, dict[str, Any], str]] = [
+        (dps.Table(by="g"), {}, "public list of groups"),
+        (dps.Table(by="g"), {"keys": []}, "at least one group"),
+        (dps.Table(by="g", columns=[dps.sum("x")]), {"keys": ["a"]}, "state them"),
+        (dps.Table(**users, columns=[stated]), {"keys": ["a"]}, "state them"),
+        (dps.Table(by="g", columns=[dps.quantiles("x", [0.5])]), {"keys": ["a"]}, "no quantiles"),
+        (dps.Table(**users, max_keys=1, columns=[dps.mean("x", bounds=(0, 1))]), {"keys": ["a"]}, "over='users'"),
         (dps.DistinctSketch(unit=record), {}, "one of"),
         (dps.VoteHistogram(unit=record, max_counters=8), {}, "one of"),
         (full, {}, "empty"),

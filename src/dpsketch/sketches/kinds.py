@@ -83,7 +83,7 @@ class Kind:
     daily : bool
         Whether it can be published day after day (:class:`~dpsketch.ContinualSketch`).
     day_path : str or None
-        The sketch of one day, where it counts keys by name and takes a public list; else :attr:`sensitive` is it.
+        The sketch of one day, where its keys or groups have names and may be a public list; else :attr:`sensitive`.
     window_path : str or None
         The release of some days together, where it is not :attr:`private`.
     """
@@ -217,6 +217,8 @@ KINDS: dict[str, Kind] = {
             ),
             command="table",
             plan_path="dpsketch.plan.group_by:plan_table",
+            daily=True,
+            day_path=f"{_TABLE}.daily:TableDay",
         ),
         Kind(
             "histogram",

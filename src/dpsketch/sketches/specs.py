@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -64,6 +65,10 @@ class Spec:
         """Return the tables with their shares of a budget."""
         tables = self.tables()
         return dict.fromkeys(tables, 1 / len(tables))
+
+    def cells_of(self, names: Sequence[Any]) -> int:
+        """Return the cells of a table that counts a public list of keys, where the spec leaves its length open."""
+        return len(names)
 
     def laws(self, budget: Budget) -> tuple[Any, ...]:
         """Return how each part of a release is drawn."""

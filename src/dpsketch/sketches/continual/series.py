@@ -326,6 +326,11 @@ class PrivateSeries(Release):
         }
 
     @property
+    def counts(self) -> str:
+        """What an estimate counts, in the words of the kind."""
+        return str(self.total().counts)
+
+    @property
     def takes_either_key(self) -> bool:
         """Whether it was made without a key type, so that a question about keys brings its own."""
         return bool(self.total().takes_either_key)
@@ -476,7 +481,7 @@ class PrivateSeries(Release):
         if not isinstance(name, str):
             raise not_of_days()
         found = any(table.shape is None for table in law.stacked)
-        shape = law.shape if names is None else (len(names),)
+        shape = (len(names or ()),) if found else law.shape
         tables = list(integer_array(document, "published", (law.design.published(day), *shape)))
         marks = np.array([] if found else [mark_of(table) for table in tables], np.uint64)
         published = Publications(name, law, day, tables, marks, names)

@@ -74,9 +74,9 @@ class ContinualSketch(Partial):
 
     Parameters
     ----------
-    sketch : CountSketch, Histogram, RangeSketch, DensitySketch or HeavyHitters
+    sketch : CountSketch, Histogram, Table, RangeSketch, DensitySketch or HeavyHitters
         An empty one, which says what a day counts: its kind, shape and unit. Where the unit is a user, its bounds are
-        for each day.
+        for each day. A table states all its bounds, and has no quantiles.
     days : int or None
         Maximum number of published days; the noise grows with its logarithm. None for a stream without an end (a
         million days, to be exact), which needs δ > 0 or ρ.
@@ -85,7 +85,7 @@ class ContinualSketch(Partial):
     keys : column of keys, optional
         Of a histogram: the public list of its keys. It must not come from the data. Without one, keys are found day by
         day: a name is published once its noisy total stands out, which needs δ > 0 and a stated ``key_type``, and
-        memory for every key that ever came, on every day.
+        memory for every key that ever came, on every day. Of a table: the public list of its groups, which it needs.
     objective : {"balanced", "totals", "windows"}
         Which answers should have the least noise: running totals, windows of a week, or a balance of totals, weeks and
         single days.
@@ -169,9 +169,9 @@ class ContinualSketch(Partial):
             raise InvalidInput(f"what is published day after day is one of {daily}: give an empty one.")
         if sketch._begun:
             raise InvalidInput("this sketch holds records already: give an empty one, which says what a day counts.")
-        refuse_choice(sketch.spec.unit)
         budget, account = Budget(epsilon, delta, rho), self._account(ledger, dataset, part)
         today = _first_day(kind, sketch.spec, keys)
+        refuse_choice(today.spec.unit)
         spec, unit = today.spec, today.spec.unit
         calendar = Calendar.of(unit, days, user_days, days_apart, first_day)
         shares = daily_shares(spec, _names(kind, today))
@@ -324,6 +324,13 @@ class ContinualSketch(Partial):
         count: str | None = None,
     ) -> None:
         """Add records of today, as part of a change."""
+        if self._counts.reads == "groups":
+            named = (users, weights, counts, key, points, user, weight, count)
+            if any(each is not None for each in named):
+                raise InvalidInput("a stream of tables takes a frame with the columns that its table names.")
+            for groups, given in self._today._batches(keys):
+                self._take(groups, **given)
+            return
         if isinstance(key, list | tuple):
             raise InvalidInput(
                 "key= names one column; a stream takes no keys of several. Join them into one column first."
@@ -347,7 +354,7 @@ class ContinualSketch(Partial):
         if self.spec.unit.level == "user" and users is not None:
             users, visitors, dropped = self._visits.allowed(users, self.days_published + 1)
         day = self.days_published + 1
-        self._change_today(lambda today: today.update(records, users=users, **given), visitors, day)
+        self._change_today(lambda today: today.update_in_turn([(records, {"users": users, **given})]), visitors, day)
         self._dropped += dropped
         self._skipped -= dropped  # today's sketch took them for records of nobody
 
@@ -535,11 +542,11 @@ class ContinualSketch(Partial):
 
 
 def _first_day(kind: Kind, spec: Any, keys: Any) -> Any:
-    """Return the empty sketch of a first day; ``keys`` is the public list of a histogram."""
+    """Return the empty sketch of a first day; ``keys`` is the public list of a histogram or a table."""
     if kind.day_path is not None:
         return kind.day.of_keys(spec, keys)
     if keys is not None:
-        raise InvalidInput("keys= is the public list of a histogram: leave it out.")
+        raise InvalidInput("keys= is the public list of a histogram or a table: leave it out.")
     return kind.day.from_spec(spec.daily())
 
 

@@ -197,8 +197,8 @@ def daily_shares(spec: Any, names: Sequence[Any] | None) -> dict[Table, float]:
     found: dict[Table, float] = spec.shares()
     if names is None:
         return found
-    listed = len(names)
-    return {Table(each.name, (listed,), each.move.within(listed)): share for each, share in found.items()}
+    cells = spec.cells_of(names)
+    return {Table(each.name, (cells,), each.move.within(cells)): share for each, share in found.items()}
 
 
 def law_class(tables: Iterable[Table], design: Design) -> type[Published]:

@@ -33,7 +33,7 @@ from dpsketch.sketches.histogram.calibration import largest_leak, least_cutoff, 
 if TYPE_CHECKING:
     from dpsketch.sketches.table.spec import TableSpec
 
-__all__ = ["CAP", "CONFIDENCE", "Names", "centred_table", "corner_table"]
+__all__ = ["CAP", "CONFIDENCE", "Names", "centred_table", "column_shares", "corner_table"]
 
 Names = Literal["less", "more"]
 
@@ -72,7 +72,7 @@ def centred_table(spec: TableSpec, budget: Budget, *, listed: int | None, names:
     held = (_CHOSEN if unit.chosen else _TOLD) if by_user else 0.0
     rounds = _NAMES[names] if found else 0.0
     columns = squares * (1 - rounds - held - math.fsum(shapes))
-    shares = _shares(spec, measures, least=0.5 if replaced else 0.0)
+    shares = column_shares(spec, measures, least=0.5 if replaced else 0.0)
     noise = [
         RoundedGaussian(SCALE * math.sqrt(max(measure.levels, 1) / (columns * share)))
         for measure, share in zip(measures, shares[1:], strict=True)
@@ -100,7 +100,7 @@ def centred_table(spec: TableSpec, budget: Budget, *, listed: int | None, names:
     return _with_names(law, budget.cost, squares * rounds, min(unit.max_keys, CAP))
 
 
-def _shares(spec: TableSpec, measures: tuple[Measure, ...], *, least: float) -> list[float]:
+def column_shares(spec: TableSpec, measures: tuple[Measure, ...], *, least: float = 0.0) -> list[float]:
     """Return the shares of the head count and of each column."""
     linear = sum(measure.kind != "quantiles" for measure in measures)
     found = [math.sqrt((1 + linear) * spec.weight_of(None))]

@@ -20,10 +20,12 @@ from dpsketch.laws.bounds import Bounds
 from dpsketch.laws.centred import CentredTable, column_of
 from dpsketch.laws.corners import CELLS, CornerTable
 from dpsketch.laws.groups import SCALE, Measure
+from dpsketch.noise import DiscreteLaplace
 from dpsketch.sketches.table import intervals
 from dpsketch.sketches.table.calibration import CONFIDENCE
 from dpsketch.sketches.table.columns import Column
-from dpsketch.sketches.table.spec import TableSpec
+from dpsketch.sketches.table.spec import DAY_USERS, TableSpec, day_column
+from dpsketch.sketches.table.window import TableWindow
 
 __all__ = ["Answer", "Decoded", "decode"]
 
@@ -40,11 +42,15 @@ class Answer:
     high: Floats
 
 
-def decode(spec: TableSpec, law: CentredTable | CornerTable, arrays: Arrays) -> Decoded:
+def decode(spec: TableSpec, law: CentredTable | CornerTable | TableWindow, arrays: Arrays) -> Decoded:
     """Decode published arrays into numbers by row."""
-    if isinstance(law, CentredTable):
-        return Centred.of(spec, law, arrays)
-    return Corners.of(spec, law, arrays)
+    match law:
+        case CentredTable():
+            return Centred.of(spec, law, arrays)
+        case CornerTable():
+            return Corners.of(spec, law, arrays)
+        case TableWindow():
+            return Centred.of_window(spec, law, arrays)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,6 +173,8 @@ class Centred(Decoded):
         Rows that estimates are shrunk towards.
     head_variance : callable
         Returns the variance of a sum of head counts, from their number.
+    laplace : bool
+        Whether the noise is a weighted sum of Laplace draws, as in a stream at δ = 0.
     """
 
     records: int
@@ -176,6 +184,7 @@ class Centred(Decoded):
     domains: dict[Measure, tuple[float, float]]
     listed: Any
     head_variance: Callable[[Any], Floats]
+    laplace: bool = False
 
     @classmethod
     def of(cls, spec: TableSpec, law: CentredTable, arrays: Arrays) -> Centred:
@@ -201,6 +210,29 @@ class Centred(Decoded):
         found = spec, users, variance, totals, variances, ranges, records, trees, tree_variances, edges, domains
         return cls(*found, listed, partial(law.head_variance, keys))
 
+    @classmethod
+    def of_window(cls, spec: TableSpec, law: TableWindow, arrays: Arrays) -> Centred:
+        """Decode some days of a stream."""
+        columns = law.columns(arrays)
+        users, variance = columns[DAY_USERS]
+        totals, variances, ranges = {}, {}, {}
+        for measure in spec.measures():
+            assert measure.stated is not None
+            totals[measure], each = columns[day_column(measure)]
+            variances[measure] = np.full(len(users), each)
+            ranges[measure] = Bounds(*measure.stated, None)
+        listed = np.arange(len(users)) < len(users) - 1
+        laplace = isinstance(law.publications.noise, DiscreteLaplace)
+        return cls(
+            spec, users, np.full(len(users), variance), totals, variances, ranges, records=1, trees={},
+            tree_variances={}, edges={}, domains={}, listed=listed, head_variance=lambda rows: rows * variance,
+            laplace=laplace,
+        )  # fmt: skip
+
+    def _z(self, confidence: float) -> float | None:
+        """Return the half-width of an interval: a sum of Laplace draws lies between one of them and the normal law."""
+        return intervals.z_of(intervals.LaplaceSum(1.0, 2), confidence) if self.laplace else None
+
     def rolled(self, index: Integers, groups: int) -> Centred:
         """Return the sums of rows."""
         return replace(
@@ -213,7 +245,7 @@ class Centred(Decoded):
 
     def heads(self, confidence: float) -> tuple[Floats, Floats]:
         """Return the intervals of the head counts."""
-        return intervals.normal(self.users, self.users_variance, confidence)
+        return intervals.normal(self.users, self.users_variance, confidence, z=self._z(confidence))
 
     def _counted(self, measure: Measure) -> tuple[Floats, Floats]:
         """Return the denominator of a mean, users or records that count, with the variance of its noise."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
@@ -11,11 +12,12 @@ import numpy as np
 
 from dpsketch import plots
 from dpsketch.compound import CompoundKey, parsed_keys
-from dpsketch.core.drawn import Part
+from dpsketch.core.drawn import Drawn, Part
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import KeyType
 from dpsketch.laws.centred import FOUND, LISTED, TABLE, CentredTable
 from dpsketch.laws.corners import CornerTable
+from dpsketch.laws.names import stored_names
 from dpsketch.numbers import number_text, probability
 from dpsketch.release import SketchRelease, require_keys, typed_keys
 from dpsketch.results import Estimates
@@ -25,6 +27,7 @@ from dpsketch.sketches.table.columns import Column
 from dpsketch.sketches.table.decoded import Answer, Decoded, decode
 from dpsketch.sketches.table.rows import ROWS_IN_TEXT, Frames, TableView
 from dpsketch.sketches.table.spec import TableSpec
+from dpsketch.sketches.table.window import TableWindow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,6 +63,8 @@ class PrivateTable(Frames, SketchRelease):
         law = parts[TABLE].law if parts.keys() == {TABLE} else None
         measures = spec.measures()
         match law:
+            case TableWindow():
+                return [table.name for table in law.publications.stacked] == [table.name for table in spec.shares()]
             case CentredTable():
                 return law.measures == measures and (law.held is None) is (spec.unit.level == "record")
             case CornerTable():
@@ -71,12 +76,52 @@ class PrivateTable(Frames, SketchRelease):
 
     def __post_init__(self) -> None:
         arrays = self.drawn.parts[TABLE].arrays
-        names = [*read_names(arrays[LISTED], self.spec), *read_names(arrays[FOUND], self.spec)]
+        names = [name for held in (LISTED, FOUND) if held in arrays for name in read_names(arrays[held], self.spec)]
         if not of_one_type(names, self.spec.key_type):
             raise FileRefused("the file's groups are not of the type that it states.")
         object.__setattr__(self, "groups", names)
         object.__setattr__(self, "_decoded", decode(self.spec, self.law, arrays))
         object.__setattr__(self, "_view", TableView(self, self._decoded, self.spec.by, self._columns_of(names)))
+
+    @classmethod
+    def of_window(cls, spec: Any, window: Any) -> Self:
+        """Return the table of some days of a stream."""
+        arrays = {LISTED: stored_names(window.published.names), "sum": window.vector, "weights": window.stretch.weights}
+        part = Part(TableWindow(window.law), arrays)
+        return cls(spec, Drawn((window.receipt,), {TABLE: part}, window.guarantee))
+
+    def ask(self, asked: Any, confidence: float) -> Estimates:
+        """Answer one question: a number of a group, as in ``("FR", "sum_amount")``, or the first number of a group."""
+        group, name = self._asked(asked)
+        found = self.answer([group], confidence=confidence, estimator=None, key_type=None)
+        place = self.value_names.index(name)
+        value, low, high = (each[place : place + 1] for each in (found.value, found.low, found.high))
+        return Estimates([asked], value, low, high, confidence, self.meanings[name])
+
+    def _asked(self, asked: Any) -> tuple[Any, str]:
+        """Return the group and the name of the number that a question names."""
+        parts = asked if isinstance(asked, tuple) else (asked,)
+        named = len(parts) > len(self.spec.by)
+        group, name = (parts[:-1], str(parts[-1])) if named else (parts, self.value_names[0])
+        if len(group) != len(self.spec.by) or name not in self.value_names:
+            raise InvalidInput(
+                f"a question names a group by {', '.join(self.spec.by)}, and then one of {', '.join(self.value_names)}."
+            )
+        return (str(CompoundKey(map(str, group))) if self.spec.key_columns else group[0]), name
+
+    def question(self, text: str | int, key_type: KeyType | None = None) -> Any:
+        """Return what :meth:`ask` takes, from a CSV row: the group columns, and the name of a number."""
+        parts = next(csv.reader([str(text)]))
+        group, rest = parts[: len(self.spec.by)], parts[len(self.spec.by) :]
+        if not self.spec.key_columns:
+            group = typed_keys(group, self.spec.key_type, key_type)
+        return (*group, *rest)
+
+    def subtracts(self, asked: Any) -> bool:
+        """Say whether a question is answered by a difference of numbers: not a mean."""
+        _, name = self._asked(asked)
+        (column,) = (column for column in self.spec.columns if name in column.names)
+        return column.kind != "mean"
 
     def _columns_of(self, names: list[Any]) -> list[list[Any]]:
         """Return the names of groups as columns."""
@@ -92,9 +137,9 @@ class PrivateTable(Frames, SketchRelease):
         return len(self.groups)
 
     @property
-    def law(self) -> CentredTable | CornerTable:
-        """The law that the table was drawn by."""
-        return cast("CentredTable | CornerTable", self.drawn.parts[TABLE].law)
+    def law(self) -> CentredTable | CornerTable | TableWindow:
+        """The law that the table was drawn by, or how it follows from the days of a stream."""
+        return cast("CentredTable | CornerTable | TableWindow", self.drawn.parts[TABLE].law)
 
     @property
     def value_names(self) -> list[str]:
@@ -227,15 +272,15 @@ class PrivateTable(Frames, SketchRelease):
     @property
     def bounds(self) -> dict[str, Any]:
         """Bounds in use: the groups and records of a user, and the range of each column."""
-        arrays = self.drawn.parts[TABLE].arrays
+        arrays, law, unit = self.drawn.parts[TABLE].arrays, self.law, self.spec.unit
         found: dict[str, Any] = {}
-        if self.spec.unit.level == "user":
-            found["max_keys"] = self.law.rows_of_a_user(arrays)
+        if unit.level == "user":
+            found["max_keys"] = unit.max_keys if isinstance(law, TableWindow) else law.rows_of_a_user(arrays)
         for column in self.spec.columns:
             if (ends := self._range_of(column)) is not None:
                 found |= dict.fromkeys(column.names, ends)
-        if self.spec.unit.level == "user" and isinstance(self.law, CentredTable):
-            found["max_records"] = self.law.records_of_a_user(arrays)
+        if unit.level == "user" and isinstance(law, CentredTable):
+            found["max_records"] = law.records_of_a_user(arrays)
         return found
 
     def _range_of(self, column: Column) -> tuple[float, float] | None:
@@ -245,6 +290,7 @@ class PrivateTable(Frames, SketchRelease):
             return None
         if measure.kind != "quantiles":
             return self._decoded.ranges[measure][:2]
+        assert not isinstance(self.law, TableWindow)  # which has no quantiles
         place = self.spec.measures().index(measure)
         return self.law.shape(place, self.drawn.parts[TABLE].arrays).domain(measure.stated)
 
@@ -255,10 +301,10 @@ class PrivateTable(Frames, SketchRelease):
         For ``max_keys`` it is the part of the pairs of users and groups that do not count; for a sum, mean or count the
         part of its absolute total.
         """
-        arrays = self.drawn.parts[TABLE].arrays
+        arrays, law = self.drawn.parts[TABLE].arrays, self.law
         found: dict[str, float | None] = {}
         if self.spec.unit.level == "user":
-            found["max_keys"] = self.law.users_cut(arrays)
+            found["max_keys"] = None if isinstance(law, TableWindow) else law.users_cut(arrays)
         for column in self.spec.columns:
             measure = self.spec.measure_of(column)
             if measure is not None and measure.kind != "quantiles":
@@ -268,8 +314,8 @@ class PrivateTable(Frames, SketchRelease):
     @property
     def kept(self) -> str:
         """The bound on the groups of a user, in words."""
-        most = self.bounds.get("max_keys")
-        return f"a user counts in at most {most} group{'' if most == 1 else 's'}"
+        most, days = self.bounds.get("max_keys"), " a day" if isinstance(self.law, TableWindow) else ""
+        return f"a user counts in at most {most} group{'' if most == 1 else 's'}{days}"
 
     @property
     def meanings(self) -> dict[str, str]:
@@ -277,6 +323,8 @@ class PrivateTable(Frames, SketchRelease):
         by_user, found = self.spec.unit.level == "user", dict[str, str]()
         bounds = self.bounds
         kept = f"; {self.kept}" if by_user else ""
+        again = isinstance(self.law, TableWindow) and self.law.publications.counted_again
+        users = "user-days (a user counts again on every day)" if again else "users"
         for column in self.spec.columns:
             clipped, ends = "", self._range_of(column)
             if ends is not None and column.kind != "count":
@@ -286,7 +334,7 @@ class PrivateTable(Frames, SketchRelease):
             for name in column.names:
                 match column.kind:
                     case "users":
-                        words = f"users{kept}" if by_user else "records"
+                        words = f"{users}{kept}" if by_user else "records"
                     case "count":
                         most = f", at most {bounds[name][1]:g} for each user" if by_user else ""
                         words = f"records{most}{kept}"

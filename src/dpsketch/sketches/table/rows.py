@@ -17,7 +17,7 @@ import numpy as np
 from dpsketch.arrays import Floats
 from dpsketch.compound import CompoundKey
 from dpsketch.errors import InvalidInput
-from dpsketch.laws.centred import CentredTable
+from dpsketch.laws.corners import CornerTable
 from dpsketch.numbers import number_text, probability, real_number
 from dpsketch.results import Estimates, no_formula
 from dpsketch.sketches.table.decoded import Decoded
@@ -143,7 +143,7 @@ class TableView(Frames):
 
     @property
     def _quantiles_add(self) -> bool:
-        return not self._hidden or isinstance(self._table.law, CentredTable)
+        return not self._hidden or not isinstance(self._table.law, CornerTable)
 
     def _is_quantile(self, name: str) -> bool:
         stem = name.removesuffix("_low").removesuffix("_high")

@@ -33,7 +33,7 @@ from dpsketch.sketches.weights import checked_total
 if TYPE_CHECKING:
     from dpsketch.ledger import Ledger
 
-__all__ = ["Table", "declared_type"]
+__all__ = ["Table", "declared_type", "listed_groups"]
 
 
 class Table(StoredSketch[TableSpec, PrivateTable]):
@@ -134,14 +134,20 @@ class Table(StoredSketch[TableSpec, PrivateTable]):
             A frame with the columns that the table names. A record with a missing group, user or value counts in no
             column.
         """
+        for records, given in self._batches(frame):
+            self._add(records, **given)
+
+    def _batches(self, frame: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """Yield what :meth:`_add` takes for a frame, or for each frame of an iterator."""
         spec = self._spec
         wanted = [*spec.by, *spec.values, *([] if spec.user is None else [spec.user])]
         for columns in frame_columns(frame, wanted):
             groups = [columns[name] for name in spec.by]
             types = [declared_type(column, name) for column, name in zip(groups, spec.by, strict=True)]
             records = groups[0] if len(groups) == 1 else join_parts(groups)
+            users = None if spec.user is None else columns[spec.user]
             values = [_numbers(columns[name], name) for name in spec.values]
-            self._add(records, users=None if spec.user is None else columns[spec.user], values=values, key_types=types)
+            yield records, {"users": users, "values": values, "key_types": types}
 
     def _add(  # type: ignore[override]
         self,
@@ -208,7 +214,7 @@ class Table(StoredSketch[TableSpec, PrivateTable]):
         (ε, δ)-differential privacy for the table's unit and neighbour relation, of the whole release.
         """
         spec, budget = self._spec, Budget(epsilon, delta, rho)
-        listed = None if groups is None else _listed(groups, spec)
+        listed = None if groups is None else listed_groups(groups, spec)[0]
         (law,) = spec.laws(budget, groups=listed, names=names)
         spelled = [str(name) if spec.key_columns else name for name in listed or []]
         with self._opened() as content:  # before the charge: records that cannot be sorted cost nothing
@@ -250,11 +256,13 @@ def _numbers(column: Any, name: str) -> Floats:
     return values
 
 
-def _listed(groups: Any, spec: TableSpec) -> list[Any]:
-    """Return the names of a public list, each once."""
+def listed_groups(groups: Any, spec: TableSpec) -> tuple[list[Any], tuple[UserType, ...]]:
+    """Return the names of a public list, each once, and the types of its columns if a frame declares them."""
+    types: list[UserType | None] = [None]
     if hasattr(groups, "columns") or hasattr(groups, "column_names"):
         (columns,) = frame_columns(groups, list(spec.by))
+        types = [declared_type(columns[name], name) for name in spec.by]
         parts = [as_column(columns[name]).to_pylist() for name in spec.by]
         groups = parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
     names = compound_keys(groups, spec.by) if spec.key_columns else names_of(groups, spec)
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys(names)), () if None in types else tuple(each for each in types if each is not None)

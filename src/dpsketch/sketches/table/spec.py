@@ -10,6 +10,7 @@ from dpsketch.columns import UserType
 from dpsketch.core.codec import stored
 from dpsketch.core.drawn import Receipt, promise
 from dpsketch.core.laws import Law
+from dpsketch.core.move import Move
 from dpsketch.core.move import Table as CoreTable
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import KeyType
@@ -20,15 +21,22 @@ from dpsketch.laws.groups import Measure
 from dpsketch.laws.rounds import weights_table
 from dpsketch.privacy import Budget, PureCost, Unit
 from dpsketch.sketches.specs import ReleasePreview, Spec
-from dpsketch.sketches.table.calibration import CAP, Names, centred_table, corner_table
+from dpsketch.sketches.table.calibration import CAP, Names, centred_table, column_shares, corner_table
 from dpsketch.sketches.table.columns import Column
 
-__all__ = ["BYTES_A_RECORD", "TableSpec"]
+__all__ = ["BYTES_A_RECORD", "DAY_STEPS", "DAY_USERS", "TableSpec", "day_column"]
 
 # The levels of a tree of quantiles.
 _LEVELS = 5
 BYTES_A_RECORD = 64
+# The head counts of a stream's day, and what one pair of a unit and a row adds to a cell of the day at most.
+DAY_USERS, DAY_STEPS = "day users", 1 << 16
 _GUESSED_RECORDS = 100_000
+
+
+def day_column(measure: Measure) -> str:
+    """Return the name of a measure's column in a stream's day."""
+    return f"day {measure.name}"
 
 
 @stored
@@ -180,7 +188,39 @@ class TableSpec(Spec):
         found += [held_table(), persons_table()] if self.unit.level == "user" else []
         found += [weights_table(min(keys, CAP))]
         linear = len(self._linear())
-        return (*found, *([cells_table(keys, linear)] if linear <= MOST_CORNERS else []))
+        found += [cells_table(keys, linear)] if linear <= MOST_CORNERS else []
+        return (*found, *self.shares())
+
+    def shares(self) -> dict[CoreTable, float]:
+        """Return the tables of a stream's day with their shares of a budget: head counts, then centred columns.
+
+        Privacy
+        -------
+        A unit adds ``DAY_STEPS`` to the head count of each of its rows, and no more than that, up or down, to a column.
+        """
+        keys, linear = self.unit.max_keys, self._linear()
+        named = [(DAY_USERS, False), *((day_column(measure), True) for measure in linear)]
+        tables = [CoreTable(name, None, Move.each(keys, DAY_STEPS, signed=signed)) for name, signed in named]
+        return dict(zip(tables, column_shares(self, linear), strict=True))
+
+    def cells_of(self, names: Sequence[Any]) -> int:
+        """Return the rows of a table with a public list: one for each group, and one for all others."""
+        return len(names) + 1
+
+    def daily(self) -> TableSpec:
+        """Return the spec of a stream's day, or refuse one whose bounds are not all stated."""
+        if any(column.kind == "quantiles" for column in self.columns):
+            raise InvalidInput("day after day a table has no quantiles. A stream of a RangeSketch has them.")
+        if any(measure.kind == "record_mean" for measure in self._linear()):
+            raise InvalidInput("day after day a mean of users' records is over users: say over='users'.")
+        unstated = [measure.name for measure in self._linear() if measure.stated is None]
+        if self.unit.chosen or unstated:
+            what = ["max_keys=", *unstated] if self.unit.chosen else unstated
+            raise InvalidInput(
+                f"a stream bounds its records as they come, and chooses no bounds: state them ({', '.join(what)}), as "
+                "in max_keys=3, max_records=10 and dps.sum('amount', bounds=(0, 100))."
+            )
+        return self
 
     def laws(self, budget: Budget, *, groups: Sequence[Any] | None = None, names: Names = "less") -> tuple[Law, ...]:
         """Choose the law of a release at this budget, from the spec and the options alone.
