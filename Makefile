@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # One more than the cores they are meant for: the tests of services wait more than they compute.
 WORKERS ?= 3
 
-.PHONY: demo test test-full check docs format bench coverage mutants release release-trial clean
+.PHONY: demo test test-full check docs format bench coverage mutants verify release release-trial clean
 
 $(VENV)/demo.stamp: pyproject.toml
 	@sh distribution/environment.sh $(PYTHON) $(VENV)
@@ -89,6 +89,11 @@ coverage: $(VENV)/dev.stamp
 mutants: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.mutants --unchanged
 	$(BIN)/python -m tests.mutants --processes 2
+
+# All long checks on one commit; restartable. Writes docs/explanation/verified.md.
+verify: $(VENV)/dev.stamp
+	sh tests/install_components.sh
+	$(BIN)/python -m tests.verify
 
 # Versions and changelog agree, archives build, the wheel works in an empty environment; all of it is left in dist/.
 release: $(VENV)/dev.stamp

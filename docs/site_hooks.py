@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,25 @@ def on_files(files: Any, config: Any) -> Any:
     for name, content in pages.items():
         files.append(File.generated(config, name, content=content))
     return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Name the long checks that were run on other code than today's."""
+    if page.file.src_uri != "explanation/verified.md":
+        return markdown
+    older = _older()
+    return f"{markdown}\n\nOlder than today's code: {', '.join(older)}.\n" if older else markdown
+
+
+def _older() -> list[str]:
+    """Return the checks in verified.json that were run on another library than the current commit's."""
+    data = DOCS / "explanation" / "verified.json"
+    if not data.exists():
+        return []
+    asked = subprocess.run(["git", "rev-parse", "HEAD:src"], cwd=DOCS, capture_output=True, text=True, check=False)
+    now = asked.stdout.strip()
+    checks = json.loads(data.read_text(encoding="utf-8"))
+    return [name for name, row in checks.items() if now and row["code"]["src"] != now]
 
 
 def on_page_content(html: str, **_: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -25,8 +24,6 @@ SOURCES = ROOT / "src"
 PATIENCE = 600.0
 
 Outcome = Literal["killed", "survived", "stale", "broken"]
-
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -57,6 +54,11 @@ class Mutant:
     breaks: str
     top: bool = False
 
+    @property
+    def named(self) -> list[str]:
+        """The tests that it names, as arguments of pytest."""
+        return [part.replace("␣", " ") for part in self.tests.split()]
+
     def found(self) -> Match | None:
         """Return where the old code stands; None if it does not stand in exactly one place."""
         return matched(self.where, self.old) if self.old != self.new else None
@@ -70,6 +72,7 @@ class Verdict:
     outcome: Outcome
     by: str
     seconds: float
+    failed: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The verdict as JSON-ready values."""
@@ -91,8 +94,8 @@ class Copy:
         self._runner: subprocess.Popen[str] | None = None
         shutil.copytree(SOURCES, self._sources)  # with times of change: byte code stays valid
 
-    def judge(self, mutant: Mutant) -> Verdict:
-        """Try a mutant."""
+    def judge(self, mutant: Mutant, tests: Sequence[str] = (), *, all_of_them: bool = False) -> Verdict:
+        """Try a mutant on the tests that it names, or on others; stop at the first that fails unless told not to."""
         found = mutant.found()
         if found is None:
             return Verdict(mutant, "stale", "", 0.0)
@@ -100,28 +103,31 @@ class Copy:
         began = time.monotonic()
         path.write_text(found.replaced(mutant.new))
         try:
-            code, by = self.run(mutant.tests)
+            code, failed = self.run(tests or mutant.named, first=not all_of_them)
         finally:
             shutil.copy2(found.path, path)
         outcome: Outcome = "killed" if code == 1 else "survived" if code == 0 else "broken"
-        return Verdict(mutant, outcome, by, time.monotonic() - began)
+        return Verdict(mutant, outcome, failed[0], time.monotonic() - began, tuple(failed))
 
-    def run(self, tests: str) -> tuple[int, str]:
-        """Run tests on the copy; return pytest's code (1 for a failure, also of patience) and what failed first."""
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not full", "--tb=short"]
-        arguments = [part.replace("␣", " ") for part in tests.split()]
+    def run(self, tests: Sequence[str], *, first: bool = True) -> tuple[int, list[str]]:
+        """Run tests on the copy; return pytest's code (1 for a failure, also of patience) and the tests that failed.
+
+        Where none failed but something else went wrong, the end of the output stands in their place.
+        """
+        options = ["-q", "-p", "no:cacheprovider", "-m", "not full", "--tb=short", *(["-x"] if first else [])]
         output = self._sources.parent / "output"
         runner = self._running()
         assert runner.stdin is not None
         assert runner.stdout is not None
-        runner.stdin.write(json.dumps([options + arguments, str(output), PATIENCE]) + "\n")
+        runner.stdin.write(json.dumps([[*options, *tests], str(output), PATIENCE]) + "\n")
         runner.stdin.flush()
         code = json.loads(runner.stdout.readline())
         if code is None:
-            return 1, "no end in sight"
-        text = output.read_text(errors="replace")
-        found = _FAILED.findall(text)
-        return code, found[0] if found else text[-2000:]
+            return 1, ["no end in sight"]
+        listed = Path(f"{output}.failed")
+        failed = list(json.loads(listed.read_text())) if code == 1 and listed.exists() else []
+        listed.unlink(missing_ok=True)
+        return code, failed or [output.read_text(errors="replace")[-2000:]]
 
     def _running(self) -> subprocess.Popen[str]:
         """The process that runs pytest, started when it is first needed."""
@@ -168,7 +174,12 @@ class Copy:
 
 
 def judged(
-    mutants: Sequence[Mutant], *, processes: int = 1, tell: Callable[[Verdict], None] = lambda _: None
+    mutants: Sequence[Mutant],
+    *,
+    processes: int = 1,
+    tests: Callable[[Mutant], Sequence[str]] = lambda _: (),
+    all_of_them: bool = False,
+    tell: Callable[[Verdict], None] = lambda _: None,
 ) -> list[Verdict]:
     """Try mutants, several at a time, each process in a copy of its own; return the verdicts in order."""
     with tempfile.TemporaryDirectory(prefix="dpsketch-mutants-") as folder:
@@ -182,7 +193,7 @@ def judged(
         def judge(mutant: Mutant) -> Verdict:
             copy = copies.get()
             try:
-                verdict = copy.judge(mutant)
+                verdict = copy.judge(mutant, tests(mutant), all_of_them=all_of_them)
             finally:
                 copies.put(copy)
             tell(verdict)
@@ -195,15 +206,15 @@ def judged(
         return verdicts
 
 
-def unchanged_pass(mutants: Iterable[Mutant]) -> tuple[int, str]:
+def unchanged_pass(mutants: Iterable[Mutant]) -> tuple[int, list[str]]:
     """Run all tests that the mutants name on the sources as they are: what fails there would kill anything."""
     with tempfile.TemporaryDirectory(prefix="dpsketch-mutants-") as folder:
         copy = Copy(Path(folder))
         try:
-            for tests in dict.fromkeys(mutant.tests for mutant in mutants):
-                code, by = copy.run(tests)
+            for tests in {mutant.tests: mutant.named for mutant in mutants}.values():
+                code, failed = copy.run(tests)
                 if code:
-                    return code, by
+                    return code, failed
         finally:
             copy.close()
-    return 0, ""
+    return 0, []

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import time
+from typing import Any
 
 
 def load() -> None:
@@ -29,8 +30,25 @@ def load() -> None:
         __import__(name)
 
 
+class Failures:
+    """A plugin that lists the tests that failed."""
+
+    def __init__(self) -> None:
+        self.tests: list[str] = []
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Note a test that failed, before, in or after its call."""
+        if report.failed and report.nodeid not in self.tests:
+            self.tests.append(report.nodeid)
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """Note a file whose tests could not be found."""
+        if report.failed:
+            self.tests.append(report.nodeid)
+
+
 def run(arguments: list[str], output: str) -> int:
-    """Run pytest in this process, its output in a file."""
+    """Run pytest in this process, its output in a file, and the tests that failed in another."""
     os.setsid()
     with open(output, "wb") as file:  # noqa: PTH123
         for stream in (1, 2):
@@ -38,7 +56,11 @@ def run(arguments: list[str], output: str) -> int:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     import pytest
 
-    return int(pytest.main(arguments))
+    failures = Failures()
+    code = int(pytest.main(arguments, plugins=[failures]))
+    with open(output + ".failed", "w") as file:  # noqa: PTH123
+        json.dump(failures.tests, file)
+    return code
 
 
 def waited(child: int, seconds: float) -> int | None:
