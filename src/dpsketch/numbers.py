@@ -14,7 +14,16 @@ from typing import Any
 
 from dpsketch.errors import InvalidInput
 
-__all__ = ["hold_real", "hold_whole", "number_text", "probability", "real_number", "typed_number", "whole_number"]
+__all__ = [
+    "hold_real",
+    "hold_whole",
+    "number_text",
+    "positive_number",
+    "probability",
+    "real_number",
+    "typed_number",
+    "whole_number",
+]
 
 
 def whole_number(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
@@ -69,6 +78,14 @@ def probability(name: str, value: Any) -> float:
     if not 0 < number < 1:
         raise InvalidInput(f"{name} must lie between 0 and 1, not {number!r}.")
     return float(number)
+
+
+def positive_number(name: str, value: Any) -> float:
+    """Return a positive number as a ``float``, or refuse it."""
+    number = float(real_number(name, value))
+    if not number > 0:
+        raise InvalidInput(f"{name} must be positive, not {number!r}.")
+    return number
 
 
 def hold_whole(

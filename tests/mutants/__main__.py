@@ -71,9 +71,8 @@ def report(reached: Reach) -> None:
         for file in {test.partition("::")[0] for test in row["kills"]}:
             files[file]["kills"] += 1
     for file, row in sorted(files.items(), key=lambda each: -each[1]["seconds"]):
-        print(
-            f"{row['seconds']:8.1f} s {row['tests']:5.0f} tests {row['kills']:4.0f} kills {row['needed']:3.0f} needed {file}"
-        )
+        numbers = f"{row['tests']:5.0f} tests {row['kills']:4.0f} kills {row['needed']:3.0f} needed"
+        print(f"{row['seconds']:8.1f} s {numbers} {file}")
 
 
 def main() -> int:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["listed_shares", "release_arguments", "start"]
 
+_PIPES: dict[Path, list[list[str]]] = {}
 _DENSITY_ROWS, _DENSITY_WAVES = 500, 1000
 _SERIES_DIMS = 3
 _MOMENT_SIZE = 200
@@ -77,24 +78,24 @@ def release_arguments(kind: Kind, spec: Any, given: dict[str, Any], key_type: Ke
 
 
 def _groups(path: Path, spec: Any) -> list[Any]:
-    """Read a public list of groups, written as the columns of groups are: a day of a timestamp is its midnight."""
-    from dpsketch.columns import canonical
-    from dpsketch.sketches.table.rows import typed_names
+    """Read a public list of groups."""
+    columns = _listed_columns(path, tuple(spec.by))
+    if len(columns) > 1:
+        return list(zip(*columns, strict=True))
+    try:
+        return [int(name) for name in columns[0]] if spec.key_type == "int" else list(columns[0])
+    except ValueError:
+        raise InvalidInput(f"{path}: the groups are whole numbers, and the list has another entry.") from None
 
-    if len(spec.by) == 1 and path.suffix.lower() != ".csv":
-        columns = [read_lines(path)]
-    else:
-        columns = _csv_columns(path, spec.by)
-    texts: list[list[Any]] = columns
-    if spec.types:  # which are known once the source was read
-        typed = (canonical(typed_names(each, kind)) for each, kind in zip(columns, spec.types, strict=True))
-        texts = [each.to_pylist() for each in typed if each is not None]
-    if len(spec.by) == 1:
-        try:
-            return [int(name) for name in texts[0]] if spec.key_type == "int" else [str(name) for name in texts[0]]
-        except ValueError:
-            raise InvalidInput(f"{path}: the groups are whole numbers, and the list has another entry.") from None
-    return [tuple(map(str, row)) for row in zip(*texts, strict=True)]
+
+def _listed_columns(path: Path, names: tuple[str, ...]) -> list[list[str]]:
+    """Read the columns of a public list. A pipe can be read once, and a command asks twice."""
+    if path not in _PIPES:
+        columns = [read_lines(path)] if len(names) == 1 and path.suffix.lower() != ".csv" else _csv_columns(path, names)
+        if not path.is_fifo():
+            return columns
+        _PIPES[path] = columns
+    return _PIPES[path]
 
 
 def _csv_columns(path: Path, names: Sequence[str]) -> list[list[str]]:

@@ -78,6 +78,8 @@ class Forms:
         """Refuse two forms of one answer."""
         if self.as_json + self.as_csv + self.as_markdown + (self.parquet is not None) > 1:
             raise InvalidInput("--json, --csv, --markdown and --parquet are forms of one answer: choose one.")
+        if self.parquet is not None and (self.parquet.is_dir() or not self.parquet.absolute().parent.is_dir()):
+            raise InvalidInput(f"--parquet {self.parquet}: it is a folder, or its folder does not exist.")
 
     def show(self, found: Estimates, guarantee: Guarantee, key_columns: Sequence[str]) -> None:
         """Print the answer on standard output, or write it; except in JSON, what goes with it on standard error."""

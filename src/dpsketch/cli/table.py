@@ -20,7 +20,7 @@ from dpsketch.cli.query import Forms
 from dpsketch.cli.recipes import QUOTED, add_all, bare_name, is_computed, split_columns
 from dpsketch.cli.spool import Spool
 from dpsketch.errors import InvalidInput
-from dpsketch.numbers import number_text
+from dpsketch.numbers import number_text, positive_number, probability
 from dpsketch.sketches.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ _COLUMNS, _RECORDS, _OUTPUT = "Columns", "Records", "Output"
 _SHOWN = 20
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _RANGE = re.compile(rf"(.*?)\s*=\s*({_NUMBER})\s*:\s*({_NUMBER})\s*", re.DOTALL)
+_MISTAKEN = re.compile(r"\w+\s*=[^=].*")  # not an expression, which has parentheses or AS
 _SHARES = re.compile(r"(.*):([\d.,eE\s-]+)", re.DOTALL)
 _NAMED = re.compile(rf"(.*\S)\s+as\s+({QUOTED}|\w+)\s*", re.DOTALL | re.IGNORECASE)
 
@@ -132,6 +133,9 @@ class ReleaseOptions:
                 "-o keeps the release, in a .dps file. --csv and --markdown print its rows, and --parquet FILE writes "
                 "them."
             )
+        probability("--confidence", self.confidence)
+        if self.max_relative_error is not None:
+            positive_number("--max-relative-error", self.max_relative_error)
 
     @property
     def shape(self) -> dict[str, float | None]:
@@ -250,6 +254,8 @@ def columns_of(over: Literal["records", "users"], **asked: Any) -> list[Column]:
 def _with_bounds(text: str) -> tuple[str, tuple[float, float] | None]:
     """Return what stands before ``=LOW:HIGH``, and the bounds."""
     parts = _RANGE.fullmatch(text)
+    if parts is None and _MISTAKEN.fullmatch(text):
+        raise InvalidInput("bounds are two numbers behind the column, as in amount=0:500.")
     return (text, None) if parts is None else (parts[1], (float(parts[2]), float(parts[3])))
 
 
@@ -399,11 +405,11 @@ def _explained(private: PrivateTable) -> list[str]:
     chosen = {name for column in private.spec.columns if column.chosen for name in column.names}
     for name, words in private.meanings.items():
         how = " (bounds chosen privately)" if name in chosen else ""
-        lines.append(f"{name}: {words.removesuffix(kept)}{how}.{_cut_words(cut.get(name, 0.0), 'Clipping')}")
+        lines.append(f"{name}: {words.removesuffix(kept)}{how}.{_clipping_words(cut.get(name, 0.0))}")
     if "max_keys" in cut:
         how = " (chosen privately)" if private.spec.unit.chosen else ""
         most = f"{private.kept.capitalize()}{how}."
-        lines.append(f"{most}{_cut_words(cut['max_keys'], 'That')}")
+        lines.append(f"{most}{_keys_words(cut['max_keys'])}")
     gain = private.gain_over_users
     if gain is not None and gain > 1:
         lines.append(
@@ -416,10 +422,16 @@ def _explained(private: PrivateTable) -> list[str]:
     return lines
 
 
-def _cut_words(cut: float | None, what: str) -> str:
+def _clipping_words(cut: float | None) -> str:
     if cut is None:
-        return f" How much {what.lower()} cuts is not known; it may be most."
-    return f" {what} cuts about {cut:.0%}." if cut >= 0.005 else ""
+        return " How much clipping cuts is not known; it may be most."
+    return f" Clipping may cut {cut:.1%} of the total; intervals do not include that." if cut >= 0.0005 else ""
+
+
+def _keys_words(cut: float | None) -> str:
+    if cut is None:
+        return " How much that cuts is not known; it may be most."
+    return f" That cuts about {cut:.1%} of what users hold, and more of large groups." if cut >= 0.0005 else ""
 
 
 def _build(values: Mapping[str, Any]) -> None:

@@ -12,7 +12,8 @@ spread over groups as the head counts û are, up to their concentration H = Σ(�
     K·(h²·v + mid²·w) + √(H/K)·n²·(excess above u² + excess below l²)
 
 is taken over edges of bins that stand out of the noise, and points between them; a lower bound of 0 is preferred.
-√(H/K) is the geometric mean of what the spread may be, from 1/K (even) to H.
+√(H/K) is the geometric mean of what the spread may be, from 1/K (even) to H. Where in its bin a value lies is not
+known, so each counts at the outer end of its bin: many equal values are not cut.
 """
 
 from __future__ import annotations
@@ -152,20 +153,19 @@ class Shape:
         return Bounds(float(points[i]), float(points[j]), self.cut(float(points[i]), float(points[j])))
 
     def cut(self, low: float, high: float) -> float | None:
-        """Return the estimated part of the sum of absolute values that bounds cut."""
+        """Return the part of the sum of absolute values that bounds may cut, with each value at its bin's outer end."""
         seen = self.seen
         if seen is None:
             return None
-        # A bin that holds a bound counts as uncut, because all of its values may lie on one side.
-        middles, (lowest, highest) = _middles(), bin_ranges()
-        beyond = np.where(lowest > high, middles - high, 0.0) + np.where(highest < low, low - middles, 0.0)
-        total = float(seen @ np.abs(middles))
-        return min(1.0, float(seen @ beyond) / total) if total else 0.0
+        above, below = self._excess(seen, np.array([low, high]))
+        total = float(seen @ np.abs(_middles()))
+        return min(1.0, float(above[1] + below[0]) / total) if total else 0.0
 
     def _excess(self, seen: Floats, points: Floats) -> tuple[Floats, Floats]:
-        """Return the mean of what values have above, and below, each point."""
-        apart = _middles()[None, :] - points[:, None]
-        return np.maximum(apart, 0.0) @ seen, np.maximum(-apart, 0.0) @ seen
+        """Return the mean of what values may have above, and below, each point."""
+        lowest, highest = bin_ranges()
+        above, below = highest[None, :] - points[:, None], points[:, None] - lowest[None, :]
+        return np.maximum(above, 0.0) @ seen, np.maximum(below, 0.0) @ seen
 
     def quantile_edges(self, leaves: int, grid: float | None, stated: tuple[float, float] | None) -> Floats:
         """Return the inner edges of leaves with about equal parts of the values, on the grid if there is one.

@@ -384,6 +384,8 @@ class CentredTable(Law):
         held = np.asarray(arrays[HELD], np.float64)
         assert self.held is not None
         seen, rows = _users_held(held, self.held.sigma), max(self.listed(arrays), 1)
+        # A user is in no more rows than there are, the last one included.
+        enough = min((keys for keys in self._bounds if keys > self.listed(arrays)), default=self._bounds[-1])
         weights = np.maximum(np.asarray(arrays[WEIGHTS], np.float64), 1.0)
         meeting = float((weights**2).sum() / weights.sum() ** 2) if len(weights) else 1 / rows
 
@@ -391,7 +393,7 @@ class CentredTable(Law):
             cut = float(seen @ np.maximum(MIDDLES - keys, 0.0))
             return float(self.head_variance(keys)) + math.sqrt(meeting / rows) * cut**2 / rows
 
-        return min(self._bounds, key=error)
+        return min((keys for keys in self._bounds if keys <= enough), key=error)
 
     def users_cut(self, arrays: Arrays) -> float | None:
         """Return the estimated part of users' rows that the bound cuts; None if nothing stands out of the noise."""

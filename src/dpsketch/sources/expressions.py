@@ -357,34 +357,51 @@ class RowExpressions:
             raise SourceError(f"{place}: two columns of the SQL differ by case alone. Rename one of them.")
         if not place.text:  # text that is not UTF-8 would break DuckDB, and a damaged array the process
             guarded(lambda: batch.validate(full=True), lambda error: invalid(str(place), error))
-        made = guarded(lambda: self._answers(batch.select(self._read), place), lambda error: _unusable(place, error))
-        if made.num_rows != batch.num_rows:
-            raise SourceError(f"{place}: the SQL lost some rows; nothing can be built on the rest.")
+        if self._where is not None:  # first, as in SQL: what cannot be computed of another row does not matter
+            (true,) = self._made([self._condition(batch, place)], batch, place)
+            batch = _without_views(batch).filter(true)
+        made = self._made([_sql(each, place) for each in self._computed], batch, place)
         rows = _without_views(batch.select([name for name in batch.schema.names if name in self._kept]))
-        for each, column in zip(self._computed, made.columns, strict=False):
+        for each, column in zip(self._computed, made, strict=True):
             rows = rows.append_column(each.name, column)
-        return rows if self._where is None else rows.filter(made.columns[-1])
+        return rows
 
-    def _answers(self, batch: Any, place: Place) -> Any:
-        """Return one column for each expression, the condition as true or false."""
+    def _condition(self, batch: Any, place: Place) -> str:
+        """Return the condition as SQL that is true or false."""
+        assert self._where is not None
+        sql = _sql(self._where, place)
+        kind = guarded(lambda: self._source(batch).project(f"{sql} AS c").types[0], lambda e: _unusable(place, e))
+        if kind != "BOOLEAN":
+            raise SourceError(f"{place}: --where is neither true nor false of a row. Compare, as in distance > 500.")
+        # Where it stands in a CASE, the second half of an "and" is computed only where the first is true.
+        return f"CASE WHEN {sql} THEN true ELSE false END"
+
+    def _source(self, batch: Any) -> Any:
         if self._connection is None:
             self._connection = connect()
-            self._connection.execute(
-                "SET TimeZone = 'UTC'"
-            )  # its own choice is the machine's, and keys would be as well
+            # Its own choice is the machine's, and keys would be as well.
+            self._connection.execute("SET TimeZone = 'UTC'")
             self._connection.execute("SET threads = 1")  # so that rows keep their order
             self._connection.execute("SET enable_external_access = false")
-        source = self._connection.from_arrow(pa.Table.from_batches([batch]))
-        sql = [f"(\n{each.of_text if place.text else each.computed}\n)" for each in self._all]
-        if self._where is not None:
-            if source.project(f"{sql[-1]} AS c").types[0] != "BOOLEAN":
-                raise SourceError(
-                    f"{place}: --where is neither true nor false of a row. Compare, as in distance > 500."
-                )
-            # Where it stands in a CASE, the second half of an "and" is computed only where the first is true.
-            sql[-1] = f"CASE WHEN {sql[-1]} THEN true ELSE false END"
-        found = source.project(", ".join(f"{each} AS c{i}" for i, each in enumerate(sql))).to_arrow_table()
-        return found.combine_chunks().to_batches()[0] if found.num_rows else nothing_of(found.schema)
+        return self._connection.from_arrow(pa.Table.from_batches([batch.select(self._read)]))
+
+    def _made(self, sql: list[str], batch: Any, place: Place) -> list[Any]:
+        """Return one column for each expression."""
+        if not sql:
+            return []
+        named = ", ".join(f"{each} AS c{i}" for i, each in enumerate(sql))
+        found = guarded(
+            lambda: self._source(batch).project(named).to_arrow_table().combine_chunks(),
+            lambda error: _unusable(place, error),
+        )
+        made = found.to_batches()[0] if found.num_rows else nothing_of(found.schema)
+        if made.num_rows != batch.num_rows:
+            raise SourceError(f"{place}: the SQL lost some rows; nothing can be built on the rest.")
+        return list(made.columns)
+
+
+def _sql(expression: RowExpression, place: Place) -> str:
+    return f"(\n{expression.of_text if place.text else expression.computed}\n)"
 
 
 def _without_views(batch: Any) -> Any:

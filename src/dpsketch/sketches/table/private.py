@@ -296,10 +296,10 @@ class PrivateTable(Frames, SketchRelease):
 
     @property
     def cut(self) -> dict[str, float | None]:
-        """Estimated part that the bounds cut, by column; None if it cannot be told from noise.
+        """Part that the bounds cut, by column; None if it cannot be told from noise.
 
-        For ``max_keys`` it is the part of the pairs of users and groups that do not count; for a sum, mean or count the
-        part of its absolute total.
+        For ``max_keys`` it is an estimate of the pairs of users and groups that do not count. For a sum, mean or count
+        it is the part of its absolute total that clipping may cut, if each value lies at the outer end of its bin.
         """
         arrays, law = self.drawn.parts[TABLE].arrays, self.law
         found: dict[str, float | None] = {}

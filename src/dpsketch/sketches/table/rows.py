@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import datetime
 import html
 import io
 from abc import ABC, abstractmethod
@@ -15,10 +16,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from dpsketch.arrays import Floats
+from dpsketch.columns import USER_TYPES, UserType, as_column, canonical
 from dpsketch.compound import CompoundKey
 from dpsketch.errors import InvalidInput
 from dpsketch.laws.corners import CornerTable
-from dpsketch.numbers import number_text, probability, real_number
+from dpsketch.numbers import number_text, positive_number, probability
 from dpsketch.results import Estimates, no_formula
 from dpsketch.sketches.table.decoded import Decoded
 from dpsketch.texts import printable
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
     from dpsketch.sketches.table.private import PrivateTable
 
-__all__ = ["ROWS_IN_TEXT", "Frames", "TableView", "csv_of", "plain", "typed_names", "with_ends"]
+__all__ = ["ROWS_IN_TEXT", "Frames", "TableView", "csv_of", "listed_names", "plain", "typed_names", "with_ends"]
 
 ROWS_IN_TEXT = 10
 _ROWS_IN_HTML = 50
@@ -161,7 +163,7 @@ class TableView(Frames):
                     answer = self._table.widened(column, answer, confidence)
                 blank = np.zeros(len(answer.value), np.bool_)
                 if max_relative_error is not None:
-                    limit = float(real_number("max_relative_error", max_relative_error))
+                    limit = positive_number("max_relative_error", max_relative_error)
                     blank = answer.high - answer.low > 2 * limit * np.abs(answer.value)
                 for end, each in (("", answer.value), ("_low", answer.low), ("_high", answer.high)):
                     found[f"{name}{end}"] = np.where(blank, np.nan, each)[self._order]
@@ -279,22 +281,49 @@ def _cell(text: str, interval: str) -> str:
     return html.escape(text) + below
 
 
+def _arrow_types() -> dict[str, Any]:
+    """Return the Arrow types of declared types whose names are not plain text."""
+    import pyarrow as pa
+
+    return {
+        "date": pa.date32(), "timestamp": pa.timestamp("us"), "zoned_timestamp": pa.timestamp("us", "UTC"),
+        "boolean": pa.bool_(), "int": pa.int64(),
+    }  # fmt: skip
+
+
 def typed_names(column: Sequence[Any], kind: str) -> Any:
     """Return a column of names in the declared type of its source."""
     import pyarrow as pa
 
-    types = {
-        "date": pa.date32(), "timestamp": pa.timestamp("us"), "zoned_timestamp": pa.timestamp("us", "UTC"),
-        "boolean": pa.bool_(), "int": pa.int64(),
-    }  # fmt: skip
     listed = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in column]
     if listed and isinstance(listed[0], int):
         return pa.array(listed, pa.int64())
-    texts = pa.array([str(each) for each in listed], pa.string())
+    texts, types = pa.array([str(each) for each in listed], pa.string()), _arrow_types()
     try:
         return texts.cast(types[kind]) if kind in types else texts
     except pa.ArrowInvalid:
         return texts
+
+
+def listed_names(column: Sequence[Any], kind: UserType, name: str) -> list[Any]:
+    """Return the names of a public list's column as records of the declared type are named, or refuse them."""
+    import pyarrow as pa
+
+    types = _arrow_types()
+    if kind not in types or None in column:
+        return list(column)
+    if kind == "date":  # a timestamp at midnight is a day
+        midnight = datetime.time()
+        column = [
+            each.date() if isinstance(each, datetime.datetime) and each.time() == midnight else each for each in column
+        ]
+    try:
+        typed = pa.array([str(each) for each in column], pa.string()).cast(types[kind])
+    except pa.ArrowInvalid:
+        raise InvalidInput(
+            f"the column {name!r} holds {USER_TYPES[kind]}, and the public list of groups has another entry there."
+        ) from None
+    return list(as_column(canonical(typed)).to_pylist())
 
 
 def _sorted(columns: Sequence[Any]) -> Any:

@@ -26,6 +26,7 @@ from dpsketch.sketches.stored import StoredSketch
 from dpsketch.sketches.table.calibration import Names
 from dpsketch.sketches.table.columns import Column, count
 from dpsketch.sketches.table.private import PrivateTable
+from dpsketch.sketches.table.rows import listed_names
 from dpsketch.sketches.table.spec import TableSpec
 from dpsketch.sketches.table.store import RecordStore, record_rows
 from dpsketch.sketches.weights import checked_total
@@ -257,12 +258,35 @@ def _numbers(column: Any, name: str) -> Floats:
 
 
 def listed_groups(groups: Any, spec: TableSpec) -> tuple[list[Any], tuple[UserType, ...]]:
-    """Return the names of a public list, each once, and the types of its columns if a frame declares them."""
-    types: list[UserType | None] = [None]
+    """Return the names of a public list, each once, and the types of its columns.
+
+    The names are written as records of these types are named. Where no record has stated the types, a frame does.
+    """
+    types: list[UserType | None] = list(spec.types) or [None]
     if hasattr(groups, "columns") or hasattr(groups, "column_names"):
         (columns,) = frame_columns(groups, list(spec.by))
-        types = [declared_type(columns[name], name) for name in spec.by]
+        if not spec.types:
+            types = [declared_type(columns[name], name) for name in spec.by]
         parts = [as_column(columns[name]).to_pylist() for name in spec.by]
         groups = parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
+    stated = tuple(each for each in types if each is not None)
+    if len(stated) == len(spec.by):
+        groups = _as_records(groups, stated, spec)
     names = compound_keys(groups, spec.by) if spec.key_columns else names_of(groups, spec)
-    return list(dict.fromkeys(names)), () if None in types else tuple(each for each in types if each is not None)
+    if not names:
+        raise InvalidInput("the public list of groups is empty.")
+    return list(dict.fromkeys(names)), stated
+
+
+def _as_records(groups: Any, types: Sequence[UserType], spec: TableSpec) -> Any:
+    """Return the groups of a list as records of these types are named; what is no list of groups stays as it is."""
+    rows = groups.tolist() if isinstance(groups, np.ndarray) else groups
+    if not isinstance(rows, Sequence) or isinstance(rows, str):
+        return groups
+    if len(types) == 1:
+        return listed_names(rows, types[0], spec.by[0])
+    if any(not isinstance(row, Sequence) or isinstance(row, str) or len(row) != len(types) for row in rows):
+        return groups
+    parts = zip(zip(*rows, strict=True), types, spec.by, strict=True)
+    columns = [listed_names(column, kind, name) for column, kind, name in parts]
+    return list(zip(*columns, strict=True))
