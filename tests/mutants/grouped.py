@@ -316,6 +316,22 @@ GROUPED = [
         "nobody pays for the number of users of a short list",
     ),
     Mutant(
+        "short-list-unbounded",
+        "CentredCounts.draw",
+        "self.bound()",
+        "self.size",
+        "tests/unit/test_centred_counts.py",
+        "a user counts for more keys of a short list than the release states",
+    ),
+    Mutant(
+        "chosen-bound-in-a-full-bin",
+        "Shape._excess",
+        "highest[None, :] - points[:, None]",
+        "_middles()[None, :] - points[:, None]",
+        "tests/unit/test_table_bounds.py -k equal",
+        "a chosen bound cuts many equal values, and the release says that it cuts nothing",
+    ),
+    Mutant(
         "short-list-not-drawn-for",
         "ListedCounts.draw",
         "hold_size(self.size, state)",

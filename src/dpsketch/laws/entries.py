@@ -528,7 +528,7 @@ class CentredCounts(EntriesLaw):
         hold_size(self.size, state)
         known = state.known
         people = len(state.content.held(known)[0])
-        sums, _ = state.content.sums(known, self.size, others=False)
+        sums, _ = state.content.sums(known, self.bound(), others=False)
         centred = 2 * state.on_list(known, sums) - self.weight * people
         arrays = state.published(NOTHING)
         return arrays | {TABLE: handle.add(centred, COUNTS), PEOPLE: handle.add(np.array([people]), PEOPLE)}
@@ -542,7 +542,7 @@ class CentredCounts(EntriesLaw):
         return {PEOPLE}
 
     def bound(self, arrays: Arrays | None = None) -> int:
-        """Return the number of keys of a unit that count: all."""
+        """Return the number of keys of a unit that count. More would cost no more, but a count would mean less."""
         return min(self.keys, self.size)
 
     def counts_in(self, arrays: Arrays) -> Any:
