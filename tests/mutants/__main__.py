@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.mutants.catalogue import MUTANTS
@@ -29,6 +30,25 @@ def reach(folder: Path) -> int:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutants.reach", "-n", "3", "--dist", "worksteal"]
     environment = {**os.environ, "DPSKETCH_REACH": str(folder.resolve())}
     return subprocess.run([*command, "-m", "not full"], cwd=ROOT, env=environment, check=False).returncode
+
+
+def told(total: int, names: list[str]) -> Callable[[Verdict], None]:
+    """Return what prints each verdict, and keeps the test that killed a mutant."""
+    rows, done = stored(), 0
+
+    def tell(verdict: Verdict) -> None:
+        nonlocal done
+        done += 1
+        name = verdict.mutant.name
+        print(f"[{done}/{total}] {name}: {verdict.outcome} ({verdict.seconds:.0f} s) {verdict.by}", flush=True)
+        if verdict.outcome != "stale":
+            now = fingerprint(verdict.mutant)
+            known = set(rows[name]["kills"]) if name in rows and rows[name]["of"] == now else set[str]()
+            killed = set(verdict.failed) if verdict.outcome == "killed" else set[str]()
+            rows[name] = {"of": now, "kills": sorted(known | killed)}
+            store(rows, names)
+
+    return tell
 
 
 def measure(chosen: list[Mutant], reached: Reach, processes: int, names: list[str]) -> int:
@@ -102,15 +122,7 @@ def main() -> int:
         code, by = unchanged_pass(chosen)
         print(f"the tests fail without any mutant: {by}" if code else "all tests pass without a mutant")
         return int(code != 0)
-    done = 0
-
-    def tell(verdict: Verdict) -> None:
-        nonlocal done
-        done += 1
-        where = f"[{done}/{len(chosen)}] {verdict.mutant.name}: {verdict.outcome}"
-        print(f"{where} ({verdict.seconds:.0f} s) {verdict.by}", flush=True)
-
-    verdicts = judged(chosen, processes=given.processes, tell=tell)
+    verdicts = judged(chosen, processes=given.processes, tell=told(len(chosen), names))
     if given.json:
         given.json.write_text(json.dumps([verdict.to_json() for verdict in verdicts], indent=1) + "\n")
     left = [verdict for verdict in verdicts if verdict.outcome != "killed"]
