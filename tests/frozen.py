@@ -83,12 +83,7 @@ KINDS: dict[str, tuple[Start, list[str], tuple[str, ...], str]] = {
         "weighted",
     ),
     "distinct": (lambda unit: dps.DistinctSketch(buckets=64, unit=unit), [], ("pure", "approximate", "rho"), "plain"),
-    "distinct-set": (
-        lambda unit: dps.DistinctSet(unit=unit),
-        [],
-        ("pure", "approximate", "rho"),
-        "plain",
-    ),
+    "distinct-set": (lambda unit: dps.DistinctSet(unit=unit), [], ("pure", "approximate", "rho"), "plain"),
     "sparse": (
         lambda unit: dps.SparseHistogram(domain=2**20, expected_keys=200, unit=unit, key_type="int"),
         ["1", "2", "7"],
@@ -107,12 +102,7 @@ KINDS: dict[str, tuple[Start, list[str], tuple[str, ...], str]] = {
         ("pure", "approximate", "rho"),
         "points",
     ),
-    "histogram": (
-        lambda unit: dps.Histogram(unit=unit, key_type="int"),
-        ["1", "2", "3"],
-        ("approximate",),
-        "weighted",
-    ),
+    "histogram": (lambda unit: dps.Histogram(unit=unit, key_type="int"), ["1", "2", "3"], ("approximate",), "weighted"),
     "histogram-votes": (
         lambda unit: dps.VoteHistogram(unit=unit, max_counters=64, key_type="int"),
         ["1", "2", "3"],

@@ -13,7 +13,6 @@ import pytest
 from scipy.special import log_ndtr, ndtr
 
 from dpsketch.core.move import Move
-from dpsketch.errors import InvalidInput
 from dpsketch.laws.rounds import WEIGHT_ONE, WeightedRounds, rounds_delta, unit_weights
 from dpsketch.noise import RoundedGaussian
 from dpsketch.sketches.histogram.calibration import rounds, weighted
@@ -77,7 +76,7 @@ def holdings(cap: int) -> list[list[tuple[int, float | None]]]:
     ]
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-3), (1.0, 1e-5), (3.0, 1e-6)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-3), (3.0, 1e-6)])
 def test_one_round_hides_a_user_with_two_keys(epsilon: float, delta: float) -> None:
     found = weighted(epsilon, delta, 2, False)
     worst = max(enumerated(found.noises, found.cutoffs, epsilon, [held]) for held in holdings(2))
@@ -93,9 +92,8 @@ def test_two_rounds_hide_a_user_whatever_it_holds_in_each() -> None:
     assert worst <= found.delta <= 1e-3
 
 
-@pytest.mark.parametrize("cap", [1, 2, 10, 100])
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-5), (1.0, 1e-5), (3.0, 1e-9)])
-def test_names_of_all_rounds_together_show_no_more_often_than_delta(cap: int, epsilon: float, delta: float) -> None:
+@pytest.mark.parametrize(("epsilon", "delta", "cap"), [(0.1, 1e-5, 1), (1.0, 1e-5, 100), (3.0, 1e-9, 10)])
+def test_names_of_all_rounds_together_show_no_more_often_than_delta(epsilon: float, delta: float, cap: int) -> None:
     """Users whose keys are all novel in every round, and what the counts would cost on top."""
     for found in (rounds(epsilon, delta, cap, False), weighted(epsilon, delta, cap, False)):
         weights = unit_weights(cap)[1:]
@@ -113,20 +111,7 @@ def test_weights_are_rounded_down_and_move_at_most_one_in_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "cap", "cutoff", "sigma"),
-    [
-        (0.1, 1, 132.15, 30.75),
-        (0.1, 2, 136.54, 30.75),
-        (0.1, 10, 146.48, 30.75),
-        (1.0, 1, 16.91, 3.731),
-        (1.0, 2, 17.19, 3.731),
-        (1.0, 3, 17.38, 3.731),
-        (1.0, 10, 18.05, 3.731),
-        (1.0, 30, 18.73, 3.731),
-        (1.0, 100, 19.50, 3.731),
-        (3.0, 10, 6.93, 1.391),
-        (3.0, 100, 7.33, 1.391),
-    ],
+    ("epsilon", "cap", "cutoff", "sigma"), [(0.1, 1, 132.15, 30.75), (1.0, 30, 18.73, 3.731), (3.0, 100, 7.33, 1.391)]
 )
 def test_cutoffs_of_one_round(epsilon: float, cap: int, cutoff: float, sigma: float) -> None:
     found = weighted(epsilon, 1e-5, cap, False)
@@ -134,24 +119,10 @@ def test_cutoffs_of_one_round(epsilon: float, cap: int, cutoff: float, sigma: fl
     assert found.noises[0].sigma / WEIGHT_ONE == pytest.approx(sigma, abs=6e-4)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "first", "second"), [(1.0, (12.093, 70.17), (4.031, 21.92)), (3.0, (4.508, 26.11), (1.503, 8.19))]
-)
-def test_cutoffs_of_two_rounds(epsilon: float, first: tuple[float, float], second: tuple[float, float]) -> None:
-    found = rounds(epsilon, 1e-5, 100, False)
-    for law, cutoff, (sigma, wanted) in zip(found.noises, found.cutoffs, (first, second), strict=True):
-        assert law.sigma / WEIGHT_ONE == pytest.approx(sigma, rel=0.003)
-        assert cutoff / WEIGHT_ONE == pytest.approx(wanted, rel=1e-3)
-
-
 COUNTS = {"counts_keys": 30, "counts_share": 0.3}
 CASES = [
     weighted(1.0, 1e-5, 20, False),
-    weighted(1.0, 1e-5, 20, True),
-    weighted(1.0, 1e-5, 20, False, **COUNTS),
     weighted(0.1, 1e-9, 20, True, counts_weight=7, **COUNTS),
-    rounds(1.0, 1e-5, 20, False),
-    rounds(3.0, 1e-5, 20, True),
     rounds(1.0, 1e-5, 20, True, counts_weight=7, **COUNTS),
     rounds(1.0, 1e-5, 20, False, shares=(0.05, 0.15, 0.8)),
 ]
@@ -159,8 +130,8 @@ CASES = [
 
 @pytest.mark.parametrize("found", CASES, ids=lambda found: found.words)
 def test_a_claim_is_checked_from_what_a_file_says(found: WeightedRounds) -> None:
-    delta = recomputed(found)
-    assert delta == found.delta
+    delta, asked = recomputed(found), 1e-9 if found.delta < 1e-8 else 1e-5
+    assert 0.9999 * asked < delta == found.delta <= asked
     assert recomputed(found, epsilon=0.95 * found.epsilon) > delta
     assert recomputed(found, cap=found.cap + 1) > delta
     louder = changed(found, cutoffs=tuple(int(0.99 * cutoff) for cutoff in found.cutoffs))
@@ -175,24 +146,6 @@ def test_a_claim_is_checked_from_what_a_file_says(found: WeightedRounds) -> None
         assert changed(found, counts=quieter).delta > delta
         heavier = changed(found.table, move=Move.each(found.keys, found.weight + 1))
         assert changed(found, table=heavier).delta > delta
-
-
-@pytest.mark.parametrize("found", CASES, ids=lambda found: found.words)
-def test_the_whole_delta_is_used(found: WeightedRounds) -> None:
-    asked = 1e-9 if found.delta < 1e-8 else 1e-5
-    assert 0.9999 * asked < found.delta <= asked
-
-
-def test_counts_share_one_gaussian_with_the_names() -> None:
-    """Where no name can leak, rounds and counts together shift by μ, less the room that was left."""
-    from dpsketch.accounting import gaussian_delta
-
-    found = weighted(1.0, 1e-5, 5, False, counts_weight=2, **COUNTS)
-    assert found.counts is not None
-    (noise,) = found.counts.noises
-    assert isinstance(noise, RoundedGaussian)
-    shift = math.hypot(WEIGHT_ONE / found.noises[0].sigma, 2 * math.sqrt(30) / noise.sigma)
-    assert 0.99e-5 < gaussian_delta(1.0, shift) < found.delta
 
 
 def test_one_unit_in_place_of_another_is_looked_at_jointly() -> None:
@@ -210,23 +163,3 @@ def test_one_unit_in_place_of_another_is_looked_at_jointly() -> None:
         excess = ndtr(shift / 2 - loss / shift) - math.exp(loss) * ndtr(-shift / 2 - loss / shift) if shift else 0.0
         worst = max(worst, -math.expm1(hidden) + math.exp(hidden) * excess)
     assert worst == pytest.approx(found.delta, rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("make", "facts"),
-    [
-        (weighted, {"cap": 0}),
-        (weighted, {"cap": 2000}),
-        (weighted, {"epsilon": 0.0}),
-        (weighted, {"delta": 0.0}),
-        (weighted, {"counts_share": 1.0, "counts_keys": 3}),
-        (weighted, {"counts_share": 0.3}),
-        (weighted, {"counts_keys": 3}),
-        (rounds, {"shares": (1.0,)}),
-        (rounds, {"shares": (0.5, 0.6)}),
-        (rounds, {"shares": (-0.5, 1.5)}),
-    ],
-)
-def test_what_cannot_be_is_refused(make: Any, facts: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput):
-        make(**{"epsilon": 1.0, "delta": 1e-5, "cap": 5, "replace": False, **facts})

@@ -12,12 +12,12 @@ import numpy.typing as npt
 import pytest
 
 from dpsketch.core.move import Move, Table
-from dpsketch.errors import InvalidInput
 from dpsketch.laws.votes import BUCKETS, Votes, vote_delta
-from dpsketch.noise import DiscreteLaplace, RoundedGaussian
+from dpsketch.noise import DiscreteLaplace
 from dpsketch.privacy import ApproximateCost, Budget
 from dpsketch.sketches.histogram.calibration import gaussian, votes_for
 from dpsketch.truncated import Law, TruncatedLaplace
+from oracles.laws import masses
 
 Floats = npt.NDArray[np.float64]
 State = tuple[str | None, int, int]
@@ -53,19 +53,6 @@ def neighbours(replace: bool) -> set[tuple[State, State]]:
                 others = [(*before, key, *after) for key in "xyz"] if replace else [before + after]
                 pairs |= {(bucket(records), bucket(other)) for other in others}
     return pairs | {(b, a) for a, b in pairs}
-
-
-def masses(law: Law, reach: int) -> Floats:
-    match law:
-        case RoundedGaussian(sigma):
-            return np.diff([math.erf((z - 0.5) / sigma / math.sqrt(2)) / 2 for z in range(-reach, reach + 2)])
-        case DiscreteLaplace(epsilon, sensitivity):
-            weights = np.exp(-epsilon / sensitivity * np.abs(np.arange(-reach, reach + 1)))
-        case TruncatedLaplace(rate, bound):
-            z = np.abs(np.arange(-reach, reach + 1))
-            weights = np.where(z <= bound, np.exp(-rate * z), 0.0)
-    found: Floats = weights / weights.sum()
-    return found
 
 
 def outputs(law: Law, cutoff: int, state: State, size: int) -> dict[str | None, Floats]:
@@ -122,8 +109,8 @@ def test_a_record_moves_one_of_the_two_loads_and_never_changes_the_key_directly(
 
 
 @pytest.mark.parametrize("mechanism", ["loads", "truncated", "gaussian"])
-@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-3), (2.0, 1e-5)])
-def test_votes_hide_one_record_more_or_less(mechanism: str, epsilon: float, delta: float) -> None:
+def test_votes_hide_one_record_more_or_less(mechanism: str) -> None:
+    epsilon, delta = 1.0, 1e-3
     found = vote(epsilon, delta, 1, False, mechanism)
     pairs = [*neighbours(False), *([] if mechanism == "loads" else high(found.cutoff))]
 
@@ -134,8 +121,8 @@ def test_votes_hide_one_record_more_or_less(mechanism: str, epsilon: float, delt
 
 
 @pytest.mark.parametrize("mechanism", ["loads", "truncated", "gaussian"])
-@pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 1e-3), (3.0, 1e-5)])
-def test_votes_hide_which_record_it_was_in_one_bucket(mechanism: str, epsilon: float, delta: float) -> None:
+def test_votes_hide_which_record_it_was_in_one_bucket(mechanism: str) -> None:
+    epsilon, delta = 2.0, 1e-3
     found = vote(epsilon, delta, 1, True, mechanism)
     pairs = [*neighbours(True), *([] if mechanism == "loads" else twice(found.cutoff))]
     worst = max(excess(found.noise, found.cutoff, epsilon, [pair], size_of(found.noise)) for pair in pairs)
@@ -162,25 +149,6 @@ def test_votes_in_two_buckets_are_hidden_together(mechanism: str, replace: bool,
         assert worst > 0.9 * found.joint_delta
 
 
-@pytest.mark.parametrize(
-    ("replace", "epsilon", "cutoff"), [(False, 0.1, 155), (False, 1.0, 17), (False, 3.0, 7), (True, 3.0, 13)]
-)
-def test_cutoffs_with_loads(replace: bool, epsilon: float, cutoff: int) -> None:
-    assert vote(epsilon, 1e-6, 1, replace, "loads").cutoff == cutoff
-
-
-@pytest.mark.parametrize(("epsilon", "cutoff"), [(0.1, 110), (1.0, 15), (3.0, 6)])
-def test_cutoffs_of_counts_alone(epsilon: float, cutoff: int) -> None:
-    found = vote(epsilon, 1e-6, 1, False)
-    assert (found.form, found.cutoff) == ("truncated", cutoff)
-
-
-@pytest.mark.parametrize("keys", [1, 2, 10, 30, 100])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
-def test_wiping_out_a_key_costs_a_user_nothing_more(keys: int, epsilon: float) -> None:
-    assert vote(epsilon, 1e-5, keys, False, "gaussian").cutoff <= gaussian(epsilon, 1e-5, keys, 1, False).cutoff
-
-
 def test_one_user_in_place_of_another_can_move_every_bucket_by_two() -> None:
     """With √2 times the noise of one user more, as for plain counts, δ would be some eighty times what was claimed."""
     plain = gaussian(1.0, 1e-5, 10, 1, True)
@@ -189,10 +157,8 @@ def test_one_user_in_place_of_another_can_move_every_bucket_by_two() -> None:
 
 @pytest.mark.parametrize("mechanism", ["loads", "truncated", "gaussian"])
 @pytest.mark.parametrize("replace", [False, True])
-@pytest.mark.parametrize(("epsilon", "delta", "keys"), [(0.1, 1e-9, 1), (1.0, 1e-5, 7), (20.0, 1e-6, 2)])
-def test_a_cost_is_computed_and_cannot_be_stated(
-    mechanism: str, replace: bool, epsilon: float, delta: float, keys: int
-) -> None:
+def test_a_cost_is_computed_and_cannot_be_stated(mechanism: str, replace: bool) -> None:
+    epsilon, delta, keys = 1.0, 1e-5, 7
     found = vote(epsilon, delta, keys, replace, mechanism)
     assert found.form == mechanism
     assert found.costs() == (ApproximateCost(epsilon, delta),)
@@ -201,9 +167,3 @@ def test_a_cost_is_computed_and_cannot_be_stated(
     assert found.joint_delta <= delta
     for weaker in ({"cutoff": found.cutoff - 1}, {"epsilon": 0.9 * epsilon}, {"table": buckets(keys + 1)}):
         assert changed(bare, **weaker).joint_delta > found.joint_delta
-
-
-def test_what_cannot_be_is_refused() -> None:
-    for bad in ((0.0, 1e-5, 1), (1.0, 0.0, 1), (1.0, 1e-5, 0)):
-        with pytest.raises(InvalidInput):
-            vote(*bad, False)

@@ -24,17 +24,7 @@ def test_every_error_is_a_public_name() -> None:
 
 
 def test_import_loads_nothing_heavy() -> None:
-    heavy = {
-        "numpy",
-        "numba",
-        "pyarrow",
-        "scipy",
-        "pandas",
-        "polars",
-        "duckdb",
-        "matplotlib",
-        "dp_accounting",
-    }
+    heavy = {"numpy", "numba", "pyarrow", "scipy", "pandas", "polars", "duckdb", "matplotlib", "dp_accounting"}
     code = "import dpsketch, sys; print(*sorted(set(sys.modules)))"
     loaded = set(
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
-from io import BytesIO, StringIO
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -72,18 +72,6 @@ def test_every_library_reads_it_as_it_is(made: tuple[dps.Estimates, pa.DataType]
     assert pd.DataFrame(found).columns.tolist() == ["key", "value", "low", "high"]
 
 
-def test_every_kind_of_key_is_written_as_csv(made: tuple[dps.Estimates, pa.DataType], tmp_path: Path) -> None:
-    found, _ = made
-    text = found.to_csv()
-    header, *rows = csv.reader(StringIO(text))
-    assert header == ["key", "value", "low", "high"]
-    decoded = [key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key) for key in found.key]
-    assert [row[0] for row in rows] == ["'=1+1" if key == "=1+1" else key for key in decoded]
-    assert [float(row[1]) for row in rows] == VALUE.tolist()
-    found.to_csv(tmp_path / "found.csv")
-    assert (tmp_path / "found.csv").read_bytes() == text.encode()
-
-
 FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "'=1", "''@a"]
 HARMLESS = ["-5", "+3.25", "-1e-7", "'tis", "a=b", "", "'", "/a-b", "é"]
 
@@ -122,18 +110,6 @@ def test_no_cell_of_a_compound_key_is_a_formula() -> None:
     assert [tuple(row[:2]) for row in rows] == [("'=1", "-5"), ("a", "'@b"), ("'-x", "c")]
 
 
-def test_nothing_found_is_a_table_too() -> None:
-    none = of(["a", "b", "c"])[:0]
-    assert len(none) == 0
-    assert not list(none)
-    assert none.to_csv() == "key,value,low,high\n"
-    assert none.to_polars().shape == (0, 4)
-    assert duckdb.sql("from none").fetchall() == []
-    assert repr(none) == "0 estimates, 95% intervals"
-    assert "<tbody></tbody>" in none._repr_html_()
-    none.plot()
-
-
 def test_rows_come_one_by_one_by_number_and_by_slice() -> None:
     found = of(["a", "b", "c"], counts="records")
     rows = list(found)
@@ -148,17 +124,6 @@ def test_rows_come_one_by_one_by_number_and_by_slice() -> None:
         found[3]
 
 
-def test_it_prints_as_an_aligned_table() -> None:
-    found = of(["/a", "/long", "x" * 100], counts="records")
-    headline, *lines = repr(found).splitlines()
-    assert headline == "3 estimates, 95% intervals, of records"
-    assert len({len(line) for line in lines}) == 1
-    assert [line.split()[1:] for line in lines[:2]] == [["value", "low", "high"], ["1,234", "1,234", "1,236"]]
-    many = dps.Estimates(list(range(5000)), *[np.arange(5000.0)] * 3, 0.9)
-    assert repr(many).splitlines()[-1] == "  … and 4,990 more"
-    assert repr(found[:1]).startswith("1 estimate, ")
-
-
 def test_in_a_notebook_keys_are_text_and_nothing_else() -> None:
     found = of(["<script>alert(1)</script>", "\"&'", b"<b>"], counts="<i>")
     page = found._repr_html_()
@@ -170,18 +135,6 @@ def test_in_a_notebook_keys_are_text_and_nothing_else() -> None:
     assert many._repr_html_().count("<tr>") == 51
     assert "4,950 more" in many._repr_html_()
     assert dps.Estimate(3.0, 1.0, 5.0, 0.95)._repr_html_() == "<b>3</b> (1 to 5, 0.95 confidence)"
-
-
-def test_it_draws_its_first_rows(made: tuple[dps.Estimates, pa.DataType]) -> None:
-    found, _ = made
-    (axes,) = found.plot(n=2).axes
-    assert len(axes.patches) == 2
-    with pytest.raises(InvalidInput, match="n must"):
-        found.plot(n=0)
-
-
-def test_a_key_is_no_formula() -> None:
-    of([r"$\wrong$", "$", "$x$"]).plot().savefig(BytesIO())
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])

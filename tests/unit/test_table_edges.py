@@ -12,8 +12,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files
-from dpsketch.core.codec import encode
-from dpsketch.errors import DpsketchError, FileRefused, InvalidInput
+from dpsketch.errors import DpsketchError
 from dpsketch.noise import seeded_noise_for_tests_only
 from sensitive import everything
 
@@ -76,10 +75,14 @@ def test_one_user_with_everything_is_one_user(keys: int) -> None:
         assert sum(row[name] for row in found.values()) == pytest.approx(most, abs=0.01)
 
 
-@pytest.mark.parametrize("given", [{"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 1.0, "delta": 0.0, "groups": []}])
-@pytest.mark.parametrize("user", [False, True])
-def test_a_table_without_records_is_released(given: dict[str, Any], user: bool) -> None:
-    options = {"user": "u", "max_keys": 2} if user else {}
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        ({"epsilon": 1.0, "delta": 1e-6}, {"user": "u", "max_keys": 2}),
+        ({"epsilon": 1.0, "delta": 0.0, "groups": []}, {}),
+    ],
+)
+def test_a_table_without_records_is_released(given: dict[str, Any], options: dict[str, Any]) -> None:
     for frame in (None, pa.table({"g": pa.array([], pa.string()), "u": pa.array([], pa.int64()), "x": [0.0][:0]})):
         sketch = table(dps.users(), dps.sum("x"), dps.quantiles("x", [0.5], grid=1), **options)
         if frame is not None:
@@ -90,14 +93,6 @@ def test_a_table_without_records_is_released(given: dict[str, Any], user: bool) 
         assert set(private.others) >= {"users", "sum_x", "quantile_x_0.5"}
         again = dps.PrivateTable.from_document(files.decode(files.encode(private.to_document()), allow_sensitive=False))
         assert again.to_json() == private.to_json()
-
-
-def test_bounds_that_are_equal_or_nearly_so() -> None:
-    frame = pa.table({"g": ["a"] * 100, "x": [1.0] * 50 + [3.0] * 50})
-    for bounds, mean in (((2, 2), 2.0), ((0, 5e-324), 0.0), ((0, 1e-302), 0.0), ((2, 2 + 1e-15), 2.0)):
-        for budget in (EXACT, {"epsilon": 50.0, "delta": 0.0}):
-            found = released(table(dps.mean("x", bounds=bounds)), frame, **budget)
-            assert found["a"]["mean_x"] == pytest.approx(mean, abs=1e-6)
 
 
 def test_many_equal_values_between_two_steps_keep_their_sum() -> None:
@@ -113,27 +108,15 @@ def test_many_equal_values_between_two_steps_keep_their_sum() -> None:
         assert abs(found["a"][f"sum_{name}"] - n * x) < 6 * math.sqrt(n) / 2048 + 1
 
 
-@pytest.mark.parametrize(("value", "bounds"), [(1e-4, (0, 0.01)), (2.0**41, (0, 2.0**42)), (-1e-4, (-1, 0))])
-def test_small_and_large_values_keep_their_sum_and_mean(value: float, bounds: tuple[float, float]) -> None:
-    frame = pa.table({"g": ["a"] * 1000, "u": np.arange(1000), "x": [value] * 1000})
-    for user in ({}, {"user": "u", "max_keys": 1}):
-        found = released(table(dps.sum("x", bounds=bounds), dps.mean("x", bounds=bounds), **user), frame)
-        near = 1e-5 * (bounds[1] - bounds[0])
-        assert found["a"]["sum_x"] == pytest.approx(1000 * value, abs=1000 * near + 1e-3)
-        assert found["a"]["mean_x"] == pytest.approx(value, abs=near + 1e-6)
-
-
-@pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("user", [False, True])
-def test_the_order_and_the_parts_of_records_leave_the_state_and_the_answer(user: bool, large: bool) -> None:
+def test_the_order_and_the_parts_of_records_leave_the_state_and_the_answer(user: bool) -> None:
     """Zeros of either sign are equal; of values that share the word by which one is drawn, the same is taken."""
-    n, rng = 400, np.random.default_rng(1)
-    values = rng.choice([0.0, -0.0, 1.5, -2.5], n)
-    if large:  # all have one word, and lie in several bins of a shape
-        some = np.arange(2.0**40, 2.0**42, 2.0**20 + 7)
-        words = some * 0.6180339887498949 % 1
-        found, counts = np.unique(words, return_counts=True)
-        values = rng.choice(some[words == found[counts.argmax()]], n)
+    n, rng = 120, np.random.default_rng(1)
+    some = np.arange(2.0**40, 2.0**42, 2.0**20 + 7)
+    words = some * 0.6180339887498949 % 1
+    found, counts = np.unique(words, return_counts=True)
+    # Of the large ones all have one word, and lie in several bins of a shape.
+    values = np.append(rng.choice([0.0, -0.0, 1.5, -2.5], 60), rng.choice(some[words == found[counts.argmax()]], 60))
     frame = pa.table({"g": rng.choice([*"abc"], n), "u": rng.integers(0, 9, n), "x": values})
     options: dict[str, Any] = {"user": "u", "max_keys": 2} if user else {}
     quantiles = dps.quantiles("x", [0.5])
@@ -148,12 +131,10 @@ def test_the_order_and_the_parts_of_records_leave_the_state_and_the_answer(user:
             private = sketch.release(epsilon=9.0, delta=0.0 if user else 1e-6, groups=["c", "a"] if user else None)
         return everything(sketch), files.encode(private.to_document())
 
-    first = parts(np.arange(n), 200)
-    for seed in (1, 2):
-        other = parts(np.random.default_rng(seed).permutation(n), 20 * seed)
-        assert other[0] == first[0]
-        if user:  # a record is rounded, and takes a slot, by its number
-            assert other[1] == first[1]
+    first, other = parts(np.arange(n), 60), parts(np.random.default_rng(1).permutation(n), 20)
+    assert other[0] == first[0]
+    if user:  # a record is rounded, and takes a slot, by its number
+        assert other[1] == first[1]
 
 
 COLUMNS: dict[str, Any] = {
@@ -173,27 +154,9 @@ def test_columns_of_numbers_are_taken_whatever_their_values(form: str) -> None:
 
 @pytest.mark.parametrize("values", [["secret", "7"], [True, False], [b"secret", b"7"]])
 def test_columns_of_anything_else_are_refused_without_a_value(values: list[Any]) -> None:
-    for frame in (pa.table({"g": ["a", "b"], "x": values}), pd.DataFrame({"g": ["a", "b"], "x": values})):
-        with pytest.raises(DpsketchError) as refusal:
-            table(dps.sum("x")).update(frame)
-        assert "secret" not in str(refusal.value)
-
-
-def test_what_groups_are_follows_from_the_schema_alone() -> None:
-    """Also where a column of groups has nulls alone, or no type of its own."""
-    sketch = dps.Table(by=["a", "b"], columns=[dps.count()])
-    sketch.update(pa.table({"a": pa.nulls(2), "b": [1, 2]}))
-    assert sketch.spec.types == ()
-    assert len(sketch.release(epsilon=1.0, delta=1e-6)) == 0
-    for days in (["2026-11-18"] * 99, ["no day"] * 99, []):
-        text = table()
-        text.update(pd.DataFrame({"g": pd.Series(days, dtype=object)}))
-        assert text.spec.types == ("text",)
-        assert text.release(epsilon=9.0, delta=1e-6).to_arrow().schema.field("g").type == pa.string()
-    for form in ([2.5], [2**63]):
-        with pytest.raises(InvalidInput) as refusal:
-            table().update(pa.table({"g": pa.array(form, pa.uint64() if form[0] == 2**63 else None)}))
-        assert not any(str(each) in str(refusal.value) for each in form)
+    with pytest.raises(DpsketchError) as refusal:
+        table(dps.sum("x")).update(pd.DataFrame({"g": ["a", "b"], "x": values}))
+    assert "secret" not in str(refusal.value)
 
 
 def test_a_public_list_names_each_group_once() -> None:
@@ -205,39 +168,3 @@ def test_a_public_list_names_each_group_once() -> None:
         private = sketch.release(**EXACT, groups=groups)
         assert sorted(private.groups) == ["a", "b"]
         assert private.to_arrow().column("count").to_pylist() == pytest.approx([5, 3], abs=0.01)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"spec": {"types": ["text", "text"]}},
-        {"spec": {"max_records": 2**60}},
-        {"spec": {"by": ["g", "h"], "key_type": "int"}},
-        {"draws": {"slots": 2**60}},
-        {"draws": {"mass": 2**40}},
-    ],
-    ids=str,
-)
-def test_a_forged_spec_or_law_is_refused(change: dict[str, Any]) -> None:
-    sketch = table(dps.users(), dps.quantiles("x", [0.5]))
-    sketch.update(pa.table({"g": ["a"] * 50, "x": [1.0] * 50}))
-    document = sketch.release(epsilon=9.0, delta=1e-3).to_document()
-    header = {**document.header, "spec": {**document.header["spec"], **change.get("spec", {})}}
-    if "draws" in change:
-        law = header["receipts"][0]["laws"][0]
-        law["draws"][0].update({name: encode(value) for name, value in change["draws"].items()})
-    with pytest.raises((FileRefused, InvalidInput)):
-        dps.PrivateTable.from_document(files.Document(document.kind, False, header, document.arrays))
-    for wrong in ({"max_records": 2.5, "user": "u"}, {"max_records": 0, "user": "u"}, {"max_records": 3}):
-        with pytest.raises(InvalidInput):
-            table(**wrong)
-
-
-def test_one_column_with_two_ranges_is_refused_by_name() -> None:
-    for columns in (
-        [dps.sum("x", bounds=(0, 1)), dps.sum("x", bounds=(0, 2), name="other")],
-        [dps.quantiles("x", [0.5]), dps.quantiles("x", [0.9], grid=1)],
-    ):
-        for user in ({}, {"user": "u", "max_keys": 1}):
-            with pytest.raises(InvalidInput, match="two ranges"):
-                table(*columns, **user)

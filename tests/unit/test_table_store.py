@@ -21,20 +21,21 @@ from dpsketch.sketches.table import store as table_store
 from dpsketch.sketches.table.store import RecordStore, record_rows
 
 KINDS = ("count", "total", "user_mean", "record_mean")
-GROUPS, CAP = 40, 3
+GROUPS = 40
 
 
-def filled(owners: str, records: int = 3_000, seed: int = 5) -> RecordStore:
+def filled(owners: str, records: int = 1_500) -> RecordStore:
     """Return records of users of whom some have one group and some all; every value of a user is the same."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(5)
     users = np.minimum(rng.pareto(0.7, records) * 3, 400).astype(np.int64)
     groups = np.minimum(rng.pareto(0.9, records) * 2, GROUPS - 1).astype(np.int64)
     named: Any = users - 7 if owners == "int" else np.char.add("user ", users.astype(str))
     store = RecordStore(by_user=True, values=2, totals=(0, 1), samples=(0, 1))
+    groups[:GROUPS] = np.arange(GROUPS)
     values = [np.exp(users % 23 - 9.0), rng.normal(0, 50, records)]
     rows = record_rows(pa.chunked_array([pa.array(groups)]), pa.chunked_array([pa.array(named)]), values)
-    for start in range(0, records, 1_000):
-        store.add(rows._replace(table=rows.table.slice(start, 1_000)))
+    for start in range(0, records, 500):
+        store.add(rows._replace(table=rows.table.slice(start, 500)))
     return store
 
 
@@ -73,9 +74,10 @@ def answers(content: TableContent, asked: Any, cap: int) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("owners", ["int", "text"])
-@pytest.mark.parametrize("asked", [[], [4, -1, 0, 17, 2], list(range(GROUPS))])
-@pytest.mark.parametrize("cap", [1, CAP, GROUPS + 1])
+@pytest.mark.parametrize(
+    ("owners", "asked", "cap"),
+    [("text", [], 3), ("int", [4, -1, 0, 17, 2], 1), ("text", [4, -1, 0, 17, 2], 3), ("int", [*range(40)], 41)],
+)
 def test_records_in_order_answer_as_relational_steps_do(
     owners: str, asked: list[int], cap: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,16 +93,6 @@ def test_records_in_order_answer_as_relational_steps_do(
             assert np.array_equal(one, other)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "quantiles"])
-def test_shapes_are_those_of_relational_steps_where_a_user_has_one_value(kind: Any) -> None:
-    """With one row a user and one value in it, there is nothing to draw."""
-    store, measure = filled("int"), Measure("x", kind, 0 if kind != "count" else -1, levels=3 * (kind == "quantiles"))
-    contents = SortedContent(store.tables(), values=(0, 1), roomy=True), related(store)
-    found = [content.keep(np.empty(0, np.int64), lambda _: 1).shape(measure) for content in contents]
-    assert np.array_equal(*found)
-    assert found[0].sum() > 50
-
-
 def three_values(users: int) -> RecordStore:
     """Return users with the values 0, 5 and 10 in each of two groups."""
     store = RecordStore(by_user=True, values=1, totals=(), samples=(0,))
@@ -110,8 +102,7 @@ def three_values(users: int) -> RecordStore:
     return store
 
 
-@pytest.mark.parametrize("steps", ["in order", "relational"])
-@pytest.mark.parametrize("asked", [[], [0, 1]])
+@pytest.mark.parametrize(("steps", "asked"), [("in order", []), ("relational", [0, 1])])
 def test_the_value_of_a_shape_favours_none(steps: str, asked: list[int]) -> None:
     """Each of three values has a third of 3,000 users, within 5 deviations: it fails by chance once in 10⁶ runs.
 
@@ -162,9 +153,9 @@ def test_totals_are_exact_where_doubles_are_not() -> None:
 @pytest.mark.parametrize("user", ["u", None])
 def test_a_memory_limit_changes_no_table(user: str | None) -> None:
     rng = np.random.default_rng(4)
-    users = rng.integers(0, 2_000, 20_000)
-    groups = np.char.add("group ", np.minimum(rng.pareto(1, 20_000) * 3, 60).astype(int).astype(str))
-    frame = pa.table({"u": users, "g": groups, "x": np.exp(users % 11), "y": rng.normal(0, 5, 20_000)})
+    users = rng.integers(0, 1_000, 8_000)
+    groups = np.char.add("group ", np.minimum(rng.pareto(1, 8_000) * 3, 60).astype(int).astype(str))
+    frame = pa.table({"u": users, "g": groups, "x": np.exp(users % 11), "y": rng.normal(0, 5, 8_000)})
     columns = [dps.users(), dps.count(), dps.sum("y"), dps.mean("x"), dps.quantiles("x", [0.5])][user is None :]
     found = []
     for limit in (None, "256MB"):

@@ -10,14 +10,13 @@ import pytest
 import dpsketch as dps
 from dpsketch.bounding import Cut
 from dpsketch.sketches.weights import WeightGrid
-from parts import bound_of
 
 
 def counts(**options: Any) -> dps.CountSketch:
     return dps.CountSketch(**{"rows": 5, "width": 64, "unit": dps.per_record(), **options})
 
 
-@pytest.mark.parametrize("units", [999_999_999, 2**35 + 1, 2**40])
+@pytest.mark.parametrize("units", [999_999_999, 2**40])
 def test_a_user_with_one_key_is_never_clipped(units: int) -> None:
     sketch = counts(unit=dps.per_user(max_keys=1, max_weight=units))
     sketch.update(["tea", "milk"], users=["ann", "bob"], weights=[units, units - 1])
@@ -27,27 +26,15 @@ def test_a_user_with_one_key_is_never_clipped(units: int) -> None:
     assert np.array_equal(sketch._table, alone._table)
 
 
-def test_tiny_tables_clip_nobody_where_the_bound_is_the_worst_case() -> None:
-    unit = dps.per_user(max_keys=2, max_weight=2**38 + 1)
-    sketch = counts(rows=1, width=2, unit=unit)
-    assert bound_of(sketch.spec).l2 == 2 * (2**38 + 1)
-    sketch.update(list("abcdefgh"), users=list("ppqqrrss"), weights=[2.0**38 + 1] * 8)
-    assert sketch.clipped_users == 0
-
-
-@pytest.mark.parametrize(
-    ("max_weight", "step", "units"),
-    [(0.3, 0.1, 3), (0.7, 0.1, 7), (1, 1e-9, 10**9), (1.1, 0.25, 4), (0.35, 0.1, 3), (2.5, 1, 2), (1 / 3, 1 / 3, 1)],
-)
-def test_the_bound_is_the_whole_steps_that_a_person_would_count(max_weight: float, step: float, units: int) -> None:
-    assert WeightGrid(step, max_weight).max_units == units
-
-
-def test_huge_weights_are_clipped_without_a_warning() -> None:
+def test_the_bound_is_the_whole_steps_that_a_person_would_count() -> None:
+    for max_weight, step, units in (
+        (0.3, 0.1, 3), (0.7, 0.1, 7), (1, 1e-9, 10**9), (1.1, 0.25, 4), (0.35, 0.1, 3), (2.5, 1, 2), (1 / 3, 1 / 3, 1)
+    ):  # fmt: skip
+        assert WeightGrid(step, max_weight).max_units == units
     assert WeightGrid(1e-9, 1).units([1e308], 1).tolist() == [10**9]
 
 
-@pytest.mark.parametrize("largest", [1.0, 2.004, 2.006, 5.0])  # 2.004 is rounded to the bound, 2.006 to a step more
+@pytest.mark.parametrize("largest", [2.004, 2.006])  # the first is rounded to the bound, the second to a step more
 @pytest.mark.parametrize("counted", [False, True])
 def test_what_clipping_cuts_is_told_whether_or_not_a_weight_is_too_heavy(largest: float, counted: bool) -> None:
     rng = np.random.default_rng(3)

@@ -11,7 +11,6 @@ import pytest
 import dpsketch as dps
 from dpsketch import files
 from dpsketch.bounding import whole, whole_users
-from dpsketch.errors import InvalidInput
 from dpsketch.sources import Batch, Columns, open_source
 
 
@@ -41,12 +40,12 @@ def fed(batched: Iterator[Batch], **changes: object) -> tuple[dps.CountSketch, l
     return some, cut
 
 
-@pytest.mark.parametrize("fold_bytes", [0, 200, 1 << 25])
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 50, 1000])
-@pytest.mark.parametrize("kind", ["int", "text"])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize(
+    ("fold_bytes", "kind", "weighted"), [(0, "int", True), (200, "text", False), (1 << 25, "text", True)]
+)
 def test_any_cut_gives_the_table_of_one_update(
-    fold_bytes: int, size: int, kind: str, weighted: bool, monkeypatch: pytest.MonkeyPatch
+    size: int, fold_bytes: int, kind: str, weighted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(whole, "_FOLD_BYTES", fold_bytes)
     rng = np.random.default_rng(2)
@@ -64,7 +63,7 @@ def test_any_cut_gives_the_table_of_one_update(
 
 
 def test_an_enormous_user_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One user of 200,000 records among others; what is held while reading never grows with them."""
+    """One user of 50,000 records among others; what is held while reading never grows with them."""
     monkeypatch.setattr(whole, "_FOLD_BYTES", 10_000)
     held = []
     join = whole._join
@@ -74,26 +73,13 @@ def test_an_enormous_user_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) 
         return join(pieces, grid)
 
     monkeypatch.setattr(whole, "_join", watched)
-    users, keys = [1] * 5 + [2] * 200_000 + [3] * 5, list(range(200_010))
+    users, keys = [1] * 5 + [2] * 50_000 + [3] * 5, list(range(50_010))
     once = sketch()
     once.update(keys, users=users)
     some, cut = fed(batches(users, keys, None, 1000))
     assert content(some) == content(once)
     assert max(held) < 10_000 + 3 * 16_000
     assert sum(batch.rows for batch in cut) < 2000
-
-
-def test_a_user_who_keeps_many_keys_is_folded_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole, "_FOLD_BYTES", 1000)
-    folds = []
-    fold = whole._fold
-    monkeypatch.setattr(whole, "_fold", lambda *given: folds.append(1) or fold(*given))
-    users, keys = [1] * 4000, list(range(4000))
-    once = sketch(10_000)
-    once.update(keys, users=users)
-    some, _ = fed(batches(users, keys, None, 10), max_keys=10_000)
-    assert content(some) == content(once)
-    assert len(folds) < 15
 
 
 def test_null_keys_are_counted_once_folded_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,16 +89,6 @@ def test_null_keys_are_counted_once_folded_or_not(monkeypatch: pytest.MonkeyPatc
         some, cut = fed(batches(users, keys, None, 2), key_type="int")
         assert some.skipped_nulls + sum(batch.skipped for batch in cut) == 10
         assert len(some._counted.to_array()) == 1
-
-
-def test_skipped_records_are_reported_on() -> None:
-    parts = [
-        Batch(pa.array([1, 2]), pa.array(["a", "a"]), None, (), 2, skipped=3),
-        Batch(pa.array([1, 2]), pa.array(["a", "b"]), None, (), 2, skipped=4),
-        Batch(pa.array([], pa.int64()), pa.array([], pa.string()), None, (), 0, skipped=5),
-    ]
-    assert sum(batch.skipped for batch in whole_users(parts, sketch().spec)) == 12
-    assert list(whole_users([], sketch().spec)) == []
 
 
 def test_points_are_cut_and_folded_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,16 +105,6 @@ def test_points_are_cut_and_folded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     xs, ys = (column.to_pylist() for column in batch.points)
     assert len(set(xs)) >= 4
     assert set(ys) == {0.5}
-
-
-def test_a_source_that_is_not_sorted_is_refused_by_the_sketch() -> None:
-    with pytest.raises(InvalidInput, match="counted before"):
-        fed(batches(["a", "b", "a", "c"], [1, 2, 3, 4], None, 2))
-
-
-def test_records_without_users_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="user's column"):
-        list(whole_users([Batch(pa.array([1]), None, None, (), 1)], sketch().spec))
 
 
 def test_files_in_any_order_give_one_table(tmp_path) -> None:
