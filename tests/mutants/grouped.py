@@ -6,7 +6,7 @@ from tests.mutants.gate import Mutant
 
 _PRIVACY = "tests/privacy/test_table_privacy.py -k"
 _EDGES = "tests/unit/test_table_edges.py -k"
-_STEPS = "tests/unit/test_table_store.py -k as_relational"
+_STEPS = "tests/unit/test_table_edges.py -k as_relational"
 _LISTED = "tests/privacy/test_histogram_privacy.py -k"
 
 GROUPED = [
@@ -264,7 +264,7 @@ GROUPED = [
         "whole_users",
         "first = int(np.searchsorted(batch.persons, batch.persons[-1]))",
         "first = len(batch.persons)",
-        "tests/unit/test_table_store.py",
+        "tests/unit/test_table_edges.py -k as_relational",
         "a user whose records come in two batches counts twice",
     ),
     Mutant(

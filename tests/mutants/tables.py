@@ -10,7 +10,7 @@ SOURCES = [
         "_whole",
         "pc.equal(pc.floor(values), values)",
         "pc.is_finite(values)",
-        "tests/unit/test_canonical_keys.py",
+        "tests/unit/test_key_types.py -k floats_are_whole",
         "a number with a fraction is counted as another key",
     ),
     Mutant(
@@ -26,7 +26,7 @@ SOURCES = [
         "canonical",
         'return text if kind.tz is None else pc.binary_join_element_wise(text, "Z", "")',
         "return text",
-        "tests/unit/test_canonical_keys.py",
+        "tests/unit/test_key_types.py -k every_library",
         "a local time and one in UTC are one key",
     ),
     Mutant(
@@ -34,7 +34,7 @@ SOURCES = [
         "_weighed",
         "kept = {name: _without(column, missing)",
         "kept = {name: _without(column, missing[::-1])",
-        "tests/unit/test_canonical_keys.py",
+        "tests/unit/test_key_types.py -k without_a_weight",
         "a missing weight moves the weights of other records",
     ),
     Mutant(
@@ -50,7 +50,7 @@ SOURCES = [
         "has_schema",
         'dtype.kind not in "Of"',
         'dtype.kind not in "O"',
-        "tests/unit/test_canonical_keys.py",
+        "tests/unit/test_key_types.py -k floats_are_whole",
         "a header tells whether there were records",
     ),
     Mutant(

@@ -135,22 +135,6 @@ def test_what_is_no_tuple_of_the_columns_is_refused_without_quoting_it(kind: str
             KEYED[kind]().update(TABLE, key=key)
 
 
-def test_parts_that_are_no_keys_and_kinds_that_take_none_are_refused() -> None:
-    for part in (pa.array([["a"]]), pa.array([b"\xff"]), pa.array([1], pa.duration("s"))):
-        frame = pa.table({"o": ["a"], "d": part})
-        with pytest.raises(InvalidInput):
-            dps.Histogram(unit=RECORD).update(frame, key=("o", "d"))
-    refusing = (
-        dps.RangeSketch(bits=4, unit=RECORD),
-        dps.MomentSketch(p=0.5, size=10, unit=RECORD),
-        dps.HeavyHitters(rows=3, width=64, key_bits=8, unit=RECORD),
-        dps.CountSketch(rows=3, width=64, unit=RECORD, key_type="int"),
-    )
-    for sketch in refusing:
-        with pytest.raises(InvalidInput):
-            sketch.update(TABLE, key=("o", "d"))
-
-
 def test_a_text_that_is_no_row_of_two_fields_is_none() -> None:
     for row in ("", "a", "a,b,c", '"a,b', '"a"x,b', "a\nb,c", 'a"b,c', ",,", '"a,b"'):
         assert CompoundKey.parsed(row, 2) is None

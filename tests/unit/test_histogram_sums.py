@@ -20,8 +20,6 @@ from dpsketch.sketches.histogram.calibration import gaussian, plain_laplace, tru
 from dpsketch.sketches.histogram.intervals import (
     log_reaching,
     ordinary,
-    posterior_means,
-    prior_exponent,
     selective,
     sum_width,
 )
@@ -209,19 +207,3 @@ def test_intervals_are_no_wider_than_needed(listing: CountThreshold) -> None:
         assert tail(last + 1, cutoff, value) <= 0.025 + 1e-9
     high_up = np.array([cutoff + 40 * math.ceil(math.sqrt(law.variance))])
     assert np.array_equal(selective(high_up, law, cutoff, 0.025), ordinary(high_up, law, 0.025))
-
-
-@pytest.mark.parametrize(
-    "listing", [LISTINGS[0], LISTINGS[3], plain_laplace(0.002, 1e-6, 1, 1, False)], ids=lambda x: x.words
-)
-def test_posterior_means_are_bayes(listing: CountThreshold) -> None:
-    """Against a plain sum over all true counts."""
-    law, cutoff = listing.noise, listing.cutoff
-    deviation = math.sqrt(law.variance)
-    y = cutoff + np.array([0, 1, 3, deviation, 7 * deviation, 30 * deviation, 100 * deviation]).astype(np.int64)
-    s = prior_exponent(y, law, cutoff)
-    c = np.arange(1.0, y.max() + 30 * deviation)
-    prior = c**-s
-    for value, mean in zip(y.tolist(), posterior_means(y, law, cutoff).tolist(), strict=True):
-        likely = prior * (np.exp(log_reaching(law, value - c)) - np.exp(log_reaching(law, value - c + 1)))
-        assert mean == pytest.approx((likely * c).sum() / likely.sum(), abs=deviation / 50)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,6 @@ import pytest
 import dpsketch as dps
 from dpsketch import files
 from dpsketch.errors import InvalidInput
-from dpsketch.noise import DiscreteLaplace
 from dpsketch.sketches.ranges import RangeSketch
 from dpsketch.sketches.ranges.levels import DenseLevel, cell_levels, segments
 from oracles import ranges as oracle
@@ -172,24 +170,3 @@ def test_a_release_tells_about_itself(tmp_path: Path, seeded: None) -> None:
     found = private.ranges([0, 5], [10, 2**18 - 1])
     assert found.key == [(0, 10), (5, 2**18 - 1)]
     assert private.ranks([4, 9]).key == [4, 9]
-
-
-@pytest.mark.parametrize("epsilon", [1.0, 4.0, 7.0])
-def test_intervals_of_few_whole_draws_cover_by_the_law_itself(epsilon: float) -> None:
-    """Noise of hardly more than a whole number: the error's law is added up, step by step."""
-    sketch = dps.RangeSketch(bits=1, unit=dps.per_record())
-    release = sketch.release(epsilon=epsilon, delta=0)
-    found = release.ranges([0], [1])
-    half = float(found.high[0] - found.low[0]) / 2
-    steps = np.arange(-60, 61)
-
-    def law(noise: DiscreteLaplace) -> Any:
-        p = math.exp(-noise.epsilon / noise.sensitivity)
-        return (1 - p) / (1 + p) * p ** np.abs(steps)
-
-    top, cells = release.noise.total, release.noise.dense
-    both = np.convolve(law(cells), law(cells))  # the two cells' sum
-    a, b = 1 / top.variance, 1 / (2 * cells.variance)
-    error = (a * steps[:, None] + b * np.arange(-120, 121)[None, :]) / (a + b)
-    covered = (law(top)[:, None] * both[None, :])[np.abs(error) <= half].sum()
-    assert covered >= 0.95

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch import load, local
 from dpsketch.errors import FileRefused, InvalidInput, SourceError
 from dpsketch.server import service
 from dpsketch.server.releases import Releases, Served
@@ -129,18 +128,6 @@ def test_a_quote_within_a_name_opens_nothing(tmp_path: Path, header: bytes, row:
         after = _keys(tmp_path / "a.csv", b"\n".join([header, *held]))
         assert not before - after
         assert (after - before).total() == 1
-
-
-def test_a_collection_from_a_file_takes_nothing_new(tmp_path: Path) -> None:
-    protocol = local.SubsetHashing(epsilon=1.0, max_items=2)
-    reports = protocol.report([["a"], ["b"]])
-    local.write_reports(tmp_path / "r.jsonl", protocol, reports)
-    protocol.collector().add(reports).save(tmp_path / "c.dps")
-    collector = load(tmp_path / "c.dps")
-    assert collector.receive(local.read_reports(tmp_path / "r.jsonl", protocol)) == local.Received(0, 2, 0, 0)
-    collector.merge(protocol.collector())
-    collector.add(reports.slice(0, 0))
-    assert collector.users == 2
 
 
 def test_a_large_answer_is_off_the_disk_once_a_newer_one_is_kept() -> None:

@@ -14,7 +14,6 @@ import dpsketch as dps
 from benchmarks import table_rivals as rivals
 from dpsketch.errors import InvalidInput
 from dpsketch.laws.bounds import BINS, EDGES, Shape
-from dpsketch.laws.centred import are_chosen
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.server import tables
 from dpsketch.server.models import AskTable
@@ -68,18 +67,6 @@ def test_bounds_of_any_width_bound_a_user(bounds: tuple[float, float], delta: fl
         assert 0 <= round(users) <= 200
         wide = bounds[1] - bounds[0]
         assert bounds[0] * users - 0.01 * wide - 1e-6 <= total <= bounds[1] * users + 0.01 * wide + 1e-6
-
-
-def test_what_a_file_calls_chosen_is_bounds() -> None:
-    good, tree = np.array([1.0, 4.0]), np.array([1.0, 2.0, np.inf])
-    assert are_chosen(good, 2, "total")
-    assert are_chosen(good, 2, "count")
-    assert are_chosen(tree, 3, "tree")
-    for bad, kind in [
-        (tree[1:], "total"), (good[::-1], "total"), (good.astype(int), "total"), (good * 1e300, "total"),
-        (good * np.nan, "tree"), (good + 1, "count"), (good + 0.5, "count"), (tree[1:], "edges"), (tree, "tree"),
-    ]:  # fmt: skip
-        assert not are_chosen(bad, 2, kind), (bad, kind)
 
 
 GAUSSIAN, LAPLACE = RoundedGaussian(30.0), DiscreteLaplace(0.05, 1)
@@ -136,17 +123,6 @@ def test_bounds_hold_zero_unless_that_costs() -> None:
     assert chosen(shape(GAUSSIAN, p280=100))[0] == 0
 
 
-def test_slots_of_a_grid_are_shared_alike_by_its_values() -> None:
-    """−4 and −3 lie in one bin of half an octave, and have the same number of slots."""
-    found = shape(GAUSSIAN, m4=100, m2=100, p0=100, p1=100, p4=100)
-    edges, firsts = found.quantile_cells(1000, 1.0, None)
-    widths = dict(zip([-4.0, *edges.tolist()], np.diff(firsts).tolist(), strict=True))
-    assert set(widths) >= {-4.0, -3.0, -2.0, 0.0, 1.0, 4.0, 5.0}
-    assert widths[-4.0] == pytest.approx(100, abs=2) == widths[-3.0]
-    assert widths[-2.0] == pytest.approx(200, abs=2) == widths[0.0] == widths[1.0]
-    assert widths[4.0] == pytest.approx(100, abs=2) == widths[5.0]
-
-
 DAYS = [datetime.date(2024, 1, day) for day in (1, 2, 3)]
 
 
@@ -181,13 +157,6 @@ def test_a_roll_up_to_all_columns_is_the_table(shops: dps.PrivateTable) -> None:
         shops.rollup("shop", "shop")
 
 
-def test_others_have_the_confidence_that_is_asked_for(shops: dps.PrivateTable) -> None:
-    assert shops.others == shops.others_at(0.95)
-    narrow, wide = (shops.others_at(confidence) for confidence in (0.5, 0.99))
-    assert wide["sum_sales_low"] < narrow["sum_sales_low"] < narrow["sum_sales"] == wide["sum_sales"]
-    assert ask(shops, confidence=0.5)["others"] == narrow
-
-
 def test_questions_about_groups_are_answered_from_the_rows(shops: dps.PrivateTable) -> None:
     found = shops.answer(["2024-01-02,north"], confidence=0.9, estimator=None, key_type=None)
     [row] = [row for row in shops.to_json(confidence=0.9) if (row["day"], row["shop"]) == ("2024-01-02", "north")]
@@ -195,19 +164,6 @@ def test_questions_about_groups_are_answered_from_the_rows(shops: dps.PrivateTab
         ("2024-01-02,north", name, *(row[f"{name}{end}"] for end in ("", "_low", "_high")))
         for name in ("count", "sum_sales")
     ]
-
-
-def test_a_notebook_shows_fifty_rows_and_markup_as_text() -> None:
-    table = dps.Table(by="place")
-    names = ["<b>bold</b>", *(f"place $\\frac$ {number}" for number in range(60))]
-    table.update(pa.table({"place": [name for name in names for _ in range(300)]}))
-    release = table.release(epsilon=4.0, delta=1e-6)
-    shown = release._repr_html_()
-    assert "<b>" not in shown
-    assert "&lt;b&gt;bold&lt;/b&gt;" in shown
-    assert shown.count("<tr>") == 51
-    figure = release.plot()
-    figure.draw_without_rendering()  # no formula is read in a name
 
 
 def test_the_page_has_what_was_measured_and_names_what_was_not() -> None:

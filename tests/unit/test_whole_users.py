@@ -1,8 +1,9 @@
-"""Cutting a sorted source so that each user lies in one batch, in bounded memory."""
+"""Sorted sources are cut so that each user lies in one batch; and the edges of what a user may weigh."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,8 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files
-from dpsketch.bounding import whole, whole_users
+from dpsketch.bounding import Cut, whole, whole_users
+from dpsketch.sketches.weights import WeightGrid
 from dpsketch.sources import Batch, Columns, open_source
 
 
@@ -91,22 +93,6 @@ def test_null_keys_are_counted_once_folded_or_not(monkeypatch: pytest.MonkeyPatc
         assert len(some._counted.to_array()) == 1
 
 
-def test_points_are_cut_and_folded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def parts() -> Iterator[Batch]:
-        for x in range(40):
-            points = (pa.array([float(x), float(x)]), pa.array([0.5, 0.5]))
-            yield Batch(None, pa.array(["a", "a"]), None, points, 2)
-
-    (batch,) = whole_users(parts(), sketch().spec)
-    assert (batch.rows, batch.weight) == (80, None)
-    monkeypatch.setattr(whole, "_FOLD_BYTES", 500)
-    (batch,) = whole_users(parts(), sketch().spec)
-    assert batch.rows < 40
-    xs, ys = (column.to_pylist() for column in batch.points)
-    assert len(set(xs)) >= 4
-    assert set(ys) == {0.5}
-
-
 def test_files_in_any_order_give_one_table(tmp_path) -> None:
     """The command line's path: two files that share users, sorted through the disk."""
     rng = np.random.default_rng(4)
@@ -121,3 +107,42 @@ def test_files_in_any_order_give_one_table(tmp_path) -> None:
         paths = [str(tmp_path / "one.csv"), str(tmp_path / "two.csv")]
         some, _ = fed(open_source(paths, columns, sort_by_user=True, batch_rows=size))
         assert content(some) == content(once)
+
+
+def counts(**options: Any) -> dps.CountSketch:
+    return dps.CountSketch(**{"rows": 5, "width": 64, "unit": dps.per_record(), **options})
+
+
+@pytest.mark.parametrize("units", [999_999_999, 2**40])
+def test_a_user_with_one_key_is_never_clipped(units: int) -> None:
+    sketch = counts(unit=dps.per_user(max_keys=1, max_weight=units))
+    sketch.update(["tea", "milk"], users=["ann", "bob"], weights=[units, units - 1])
+    alone = counts(unit=dps.per_record(max_weight=units))
+    alone.update(["tea", "milk"], weights=[units, units - 1])
+    assert sketch.clipped_users == 0
+    assert np.array_equal(sketch._table, alone._table)
+
+
+def test_the_bound_is_the_whole_steps_that_a_person_would_count() -> None:
+    for max_weight, step, units in (
+        (0.3, 0.1, 3), (0.7, 0.1, 7), (1, 1e-9, 10**9), (1.1, 0.25, 4), (0.35, 0.1, 3), (2.5, 1, 2), (1 / 3, 1 / 3, 1)
+    ):  # fmt: skip
+        assert WeightGrid(step, max_weight).max_units == units
+    assert WeightGrid(1e-9, 1).units([1e308], 1).tolist() == [10**9]
+
+
+@pytest.mark.parametrize("largest", [2.004, 2.006])  # the first is rounded to the bound, the second to a step more
+@pytest.mark.parametrize("counted", [False, True])
+def test_what_clipping_cuts_is_told_whether_or_not_a_weight_is_too_heavy(largest: float, counted: bool) -> None:
+    rng = np.random.default_rng(3)
+    keys = [None if key == 0 else f"k{key}" for key in rng.integers(0, 5, 40).tolist()]
+    weights = rng.random(40) * largest
+    weights[keys.index("k1")] = largest
+    times = rng.integers(0, 4, 40) if counted else None
+    sketch = dps.CountSketch(rows=3, width=16, unit=dps.per_record(max_weight=2), grid=0.01)
+    sketch.update(keys, weights=weights, counts=times)
+    there = np.array([key is not None for key in keys]) * (1 if times is None else times)
+    steps = np.rint(weights / 0.01).astype(int)
+    each = (np.ones(40, int), np.zeros(40, int), steps > 200, steps, np.minimum(steps, 200))
+    assert sketch.cut == Cut(*(int(numbers @ there) for numbers in each))
+    assert sketch.cut.too_heavy == 0 or largest > 2.005
