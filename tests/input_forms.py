@@ -41,16 +41,9 @@ CSV = "k,n\n" + "a,1\nb,2\n" * TIMES
 
 @dataclass(frozen=True)
 class Form:
-    """A form of input.
+    """A form of input: ``made`` writes the files of the shell's form, or returns Python's records.
 
-    Attributes
-    ----------
-    shell, python : str
-        How the shell, or Python, is told; the one that is empty is not.
-    made : callable
-        Writes the files of the shell's form, or returns Python's records.
-    key : object
-        What one of its keys is asked as, and the text it has.
+    One of its keys is asked as ``key``; of ``shell`` and ``python``, which say how it is told, one is empty.
     """
 
     name: str

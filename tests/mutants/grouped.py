@@ -205,9 +205,9 @@ GROUPED = [
     ),
     Mutant(
         "table-group-twice",
-        "table.sketch:_listed",
-        "return list(dict.fromkeys(names))",
-        "return list(names)",
+        "table.sketch:listed_groups",
+        "return list(dict.fromkeys(names)), ()",
+        "return list(names), ()",
         f"{_EDGES} once",
         "a group that is listed twice counts its records twice",
     ),

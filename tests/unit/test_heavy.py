@@ -268,7 +268,7 @@ def test_a_key_in_all_of_many_rows_is_frequent(rows: int) -> None:
 
 def test_three_crowded_rows_list_no_key_that_is_not_there() -> None:
     """Who picks candidates of the last level by what others leave of them fits the noise, and lists absent ones."""
-    seed = 1
+    seed = 2
     rng = np.random.default_rng(seed)
     shares = np.arange(1, 20_001) ** -1.05
     keys = rng.choice(2**32, 20_000, replace=False)

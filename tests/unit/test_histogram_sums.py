@@ -19,7 +19,6 @@ from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_te
 from dpsketch.sketches.histogram.calibration import gaussian, plain_laplace, truncated_laplace
 from dpsketch.sketches.histogram.intervals import (
     log_reaching,
-    ordinary,
     selective,
     sum_width,
 )
@@ -161,13 +160,13 @@ def reach_of(law: Law) -> int:
     return law.bound if isinstance(law, TruncatedLaplace) else math.ceil(28 * math.sqrt(law.variance)) + 2
 
 
-def coverage(listing: CountThreshold, true: int, tail: float, *, conditional: bool = True) -> float:
+def coverage(listing: CountThreshold, true: int, tail: float) -> float:
     """How often a true count lies in its interval, given that it is listed: summed, not sampled."""
     law, reach = listing.noise, reach_of(listing.noise)
     y = true + np.arange(-reach, reach + 1)
     listed = y >= listing.cutoff
     chance, y = masses(law, reach)[listed], y[listed]
-    low, high = selective(y, law, listing.cutoff, tail) if conditional else ordinary(y, law, tail)
+    low, high = selective(y, law, listing.cutoff, tail)
     return float(chance[(low <= true) & (true <= high)].sum() / chance.sum())
 
 
@@ -178,32 +177,3 @@ def test_every_true_count_is_covered_given_that_it_is_listed(listing: CountThres
     for true in sorted({*near, *np.linspace(1, far, 25).astype(int).tolist()}):
         for tail in (0.025, 0.0005):
             assert coverage(listing, true, tail) >= 1 - 2 * tail - 1e-9
-
-
-def test_ordinary_intervals_never_cover_counts_far_below_the_cutoff() -> None:
-    """The twin: what the test above would say of intervals that forget why a count was listed."""
-    assert coverage(LISTINGS[0], 5, 0.025, conditional=False) == 0
-    assert coverage(LISTINGS[3], 1, 0.025, conditional=False) < 0.1
-
-
-@pytest.mark.parametrize("listing", LISTINGS, ids=lambda each: each.words)
-def test_intervals_are_no_wider_than_needed(listing: CountThreshold) -> None:
-    """Each limit, moved inwards, would be one that the data speak for; far above the cutoff they are ordinary ones."""
-    law, cutoff, reach = listing.noise, listing.cutoff, reach_of(listing.noise)
-    mass = masses(law, reach)
-    y = np.arange(cutoff, cutoff + 40)
-    low, high = selective(y, law, cutoff, 0.025)
-    for value, first, last in zip(y.tolist(), low.tolist(), high.tolist(), strict=True):
-
-        def tail(c: int, start: int, stop: int) -> float:
-            """P_c(start ≤ Y ≤ stop | Y ≥ cutoff)."""
-            outcomes = c + np.arange(-reach, reach + 1)
-            listed = mass[outcomes >= cutoff].sum()
-            return float(mass[(outcomes >= start) & (outcomes <= stop)].sum() / listed)
-
-        assert tail(first, value, 10**9) > 0.025 - 1e-9
-        assert first == 1 or tail(first - 1, value, 10**9) <= 0.025 + 1e-9
-        assert last == value or tail(last, cutoff, value) > 0.025 - 1e-9
-        assert tail(last + 1, cutoff, value) <= 0.025 + 1e-9
-    high_up = np.array([cutoff + 40 * math.ceil(math.sqrt(law.variance))])
-    assert np.array_equal(selective(high_up, law, cutoff, 0.025), ordinary(high_up, law, 0.025))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace as changed
 from itertools import pairwise, product
 from typing import Any
 
@@ -17,10 +16,8 @@ from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.laws.votes import BUCKETS, Votes, vote_delta
 from dpsketch.noise import DiscreteLaplace, seeded_noise_for_tests_only
-from dpsketch.privacy import ApproximateCost, Budget
+from dpsketch.privacy import Budget
 from dpsketch.sketches.histogram.calibration import gaussian, votes_for
-from dpsketch.sketches.histogram.intervals import highest, lowest
-from dpsketch.sketches.histogram.votes import between_loads, log_difference_reaching
 from dpsketch.truncated import Law, TruncatedLaplace
 from oracles.laws import masses
 from texts import colliding_texts
@@ -161,20 +158,6 @@ def test_one_user_in_place_of_another_can_move_every_bucket_by_two() -> None:
     assert vote_delta(plain.noise, plain.cutoff, 1.0, buckets(10), "replace") == pytest.approx(8e-4, rel=0.1)
 
 
-@pytest.mark.parametrize("mechanism", ["loads", "truncated", "gaussian"])
-@pytest.mark.parametrize("replace", [False, True])
-def test_a_cost_is_computed_and_cannot_be_stated(mechanism: str, replace: bool) -> None:
-    epsilon, delta, keys = 1.0, 1e-5, 7
-    found = vote(epsilon, delta, keys, replace, mechanism)
-    assert found.form == mechanism
-    assert found.costs() == (ApproximateCost(epsilon, delta),)
-    bare = changed(found, delta=0.0)
-    assert bare.costs() == (ApproximateCost(epsilon, found.joint_delta),)
-    assert found.joint_delta <= delta
-    for weaker in ({"cutoff": found.cutoff - 1}, {"epsilon": 0.9 * epsilon}, {"table": buckets(keys + 1)}):
-        assert changed(bare, **weaker).joint_delta > found.joint_delta
-
-
 RECORD = dps.per_record()
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
@@ -246,36 +229,6 @@ def test_a_release_answers_is_written_and_is_read(form: str, tmp_path: Any) -> N
     assert (again.keys, again.guarantee) == (release.keys, release.guarantee)
     assert "Neighbours are streams" in str(release.guarantee)
     assert "ε = 1, δ = 1e-06" in repr(release)
-
-
-def test_limits_are_those_of_the_definition() -> None:
-    """Tails of the difference by brute force; and limits next to which the tail is passed."""
-    law = DiscreteLaplace(0.7, 1)
-    masses = np.exp(-0.7 * np.abs(np.arange(-200, 201)))
-    masses /= masses.sum()
-    tails = np.cumsum(np.convolve(masses, masses)[::-1])[::-1]
-    z = np.arange(-30, 31)
-    assert log_difference_reaching(law, z) == pytest.approx(np.log(tails[400 + z]), rel=1e-9)
-    cutoff, tail = 12, 0.02
-    upper, lower = np.array([12, 14, 32, 33, 40, 90, 300]), np.array([0, 1, 20, 20, 20, 30, -2])
-    low, high = between_loads(upper, lower, law, cutoff, tail)
-
-    def difference(d: Any, c: Any) -> Any:
-        return tails[400 + d - c] / tails[400 + cutoff - c]
-
-    d = upper - lower
-    assert np.all(difference(d, low) > tail)
-    assert np.all((low == 1) | (difference(d, low - 1) <= tail * 1.001))
-    single = np.cumsum(masses[::-1])[::-1]
-
-    def below(u: Any) -> Any:
-        past, there = (np.clip(200 + each - u, 0, 400) for each in (upper + 1, cutoff + lower))
-        return 1 - single[past] / single[there]
-
-    assert np.all((below(high) > tail * 0.999) | (high == upper))
-    assert np.all(below(high + 1) <= tail * 1.001)
-    assert np.array_equal(highest(upper, law, cutoff + lower, tail), high)
-    assert np.all(lowest(d, lambda z: log_difference_reaching(law, z), cutoff, tail / 2) <= low)
 
 
 def crowded() -> tuple[Any, dict[int, int]]:
