@@ -133,8 +133,3 @@ def test_what_is_no_tuple_of_the_columns_is_refused_without_quoting_it(kind: str
     for key in (("o", "o"), ("o", 1), ("o", "nowhere"), ("o", None)):
         with pytest.raises(InvalidInput):
             KEYED[kind]().update(TABLE, key=key)
-
-
-def test_a_text_that_is_no_row_of_two_fields_is_none() -> None:
-    for row in ("", "a", "a,b,c", '"a,b', '"a"x,b', "a\nb,c", 'a"b,c', ",,", '"a,b"'):
-        assert CompoundKey.parsed(row, 2) is None

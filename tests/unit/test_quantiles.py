@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import mpmath
@@ -191,9 +192,7 @@ def test_scores_move_apart_as_far_as_is_paid_for(share: Fraction, relation: Any)
 
 
 def _multisets(values: int, most: int) -> list[tuple[int, ...]]:
-    if values == 0:
-        return [()]
-    return [(first, *rest) for first in range(most + 1) for rest in _multisets(values - 1, most - first)]
+    return [counts for counts in product(range(most + 1), repeat=values) if sum(counts) <= most]
 
 
 def _with(counts: tuple[int, ...], value: int, change: int) -> tuple[int, ...]:

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pytest
 
 import dpsketch as dps
-from dpsketch import files
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
 from dpsketch.laws.votes import BUCKETS, Votes, vote_delta
@@ -172,33 +171,11 @@ def filled(keys: Any, **given: Any) -> Any:
     return sketch
 
 
-def arrays_of(sketch: Any) -> Any:
-    return files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays
-
-
 def test_texts_that_share_a_fingerprint_are_told_apart() -> None:
     """A text that comes first does not give its name to a frequent one that collides with it."""
     rare, frequent = colliding_texts(2)
     release = filled([rare, *[frequent] * 200]).release(**BUDGET)
     assert [each if isinstance(each, bytes) else each.encode() for each in release.keys] == [frequent]
-
-
-def test_a_user_counts_once_in_a_bucket_and_on_max_keys() -> None:
-    unit = dps.per_user(max_keys=3)
-    one = votes(1, unit)
-    one.update(["a", "b", "a", "c"], users=["ann"] * 4)
-    assert (arrays_of(one)["votes"].tolist(), arrays_of(one)["loads"].tolist()) == ([1], [1])
-    assert (one.cut.records, one.cut.left_out) == (4, 2)
-    wide = votes(2**16, unit)
-    wide.update([f"key {i}" for i in range(9)], users=["ann"] * 9)
-    assert arrays_of(wide)["loads"].sum() == 3
-    with pytest.raises(InvalidInput, match="counted before"):
-        wide.update(["z"], users=["ann"])
-    other = wide.empty_like()
-    other.update(["z"], users=["ann"])
-    with pytest.raises(InvalidInput, match="some users are in both"):
-        wide.merge(other)
-    assert arrays_of(wide)["loads"].sum() == 3
 
 
 def released(form: str) -> Any:

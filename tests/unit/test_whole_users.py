@@ -13,7 +13,7 @@ import dpsketch as dps
 from dpsketch import files
 from dpsketch.bounding import Cut, whole, whole_users
 from dpsketch.sketches.weights import WeightGrid
-from dpsketch.sources import Batch, Columns, open_source
+from dpsketch.sources import Batch
 
 
 def sketch(max_keys: int = 4, max_weight: float = 3, **changes: object) -> dps.CountSketch:
@@ -62,51 +62,6 @@ def test_any_cut_gives_the_table_of_one_update(
     assert content(some) == content(once)
     if fold_bytes == 1 << 25:
         assert sum(batch.rows for batch in cut) == len(users)
-
-
-def test_an_enormous_user_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One user of 50,000 records among others; what is held while reading never grows with them."""
-    monkeypatch.setattr(whole, "_FOLD_BYTES", 10_000)
-    held = []
-    join = whole._join
-
-    def watched(pieces, grid):
-        held.append(sum(map(whole._bytes, pieces)))
-        return join(pieces, grid)
-
-    monkeypatch.setattr(whole, "_join", watched)
-    users, keys = [1] * 5 + [2] * 50_000 + [3] * 5, list(range(50_010))
-    once = sketch()
-    once.update(keys, users=users)
-    some, cut = fed(batches(users, keys, None, 1000))
-    assert content(some) == content(once)
-    assert max(held) < 10_000 + 3 * 16_000
-    assert sum(batch.rows for batch in cut) < 2000
-
-
-def test_null_keys_are_counted_once_folded_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    users, keys = [1] * 9 + [2] * 3, [None] * 9 + [4, None, 5]
-    for fold_bytes in (1 << 25, 0):
-        monkeypatch.setattr(whole, "_FOLD_BYTES", fold_bytes)
-        some, cut = fed(batches(users, keys, None, 2), key_type="int")
-        assert some.skipped_nulls + sum(batch.skipped for batch in cut) == 10
-        assert len(some._counted.to_array()) == 1
-
-
-def test_files_in_any_order_give_one_table(tmp_path) -> None:
-    """The command line's path: two files that share users, sorted through the disk."""
-    rng = np.random.default_rng(4)
-    users, keys = rng.integers(0, 300, 5000), rng.integers(0, 50, 5000)
-    for name, part in (("one.csv", slice(0, 2000)), ("two.csv", slice(2000, None))):
-        lines = [f"{user},{key}" for user, key in zip(users[part], keys[part], strict=True)]
-        (tmp_path / name).write_text("who,what\n" + "\n".join(lines) + "\n")
-    once = sketch()
-    once.update(keys.astype(str), users=users.astype(str))
-    columns = Columns(key="what", user="who")
-    for size in (100, 131072):
-        paths = [str(tmp_path / "one.csv"), str(tmp_path / "two.csv")]
-        some, _ = fed(open_source(paths, columns, sort_by_user=True, batch_rows=size))
-        assert content(some) == content(once)
 
 
 def counts(**options: Any) -> dps.CountSketch:
