@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace as changed
 from itertools import product
 
@@ -14,7 +14,7 @@ from scipy.special import log_ndtr, ndtr
 
 from dpsketch.accounting import gaussian_delta
 from dpsketch.laws.rounds import WEIGHT_ONE, unit_weights
-from dpsketch.laws.thresholds import CountThreshold, delta_of
+from dpsketch.laws.thresholds import CountThreshold
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.sketches.histogram.calibration import choose, gaussian, plain_laplace, rounds, truncated_laplace, weighted
 from dpsketch.truncated import Law, TruncatedLaplace
@@ -227,30 +227,7 @@ def test_the_joint_formula_against_its_two_laws(epsilon: float, leak: float, shi
     assert joint_delta(epsilon, *pairs, replace=True) == pytest.approx(worst(newcomer, left), rel=1e-4)
 
 
-# Cutoffs that were worked out independently.
-
-
-# Claims, and the choice.
-
-MAKERS: list[Callable[[float, float, int, bool], CountThreshold]] = [
-    truncated_laplace,
-    lambda epsilon, delta, keys, replace: plain_laplace(epsilon, delta, keys, 3, replace),
-    lambda epsilon, delta, keys, replace: gaussian(epsilon, delta, keys, 3, replace),
-]
-
-
-@pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize("replace", [False, True])
-def test_a_claim_is_checked_from_what_a_file_says(
-    make: Callable[[float, float, int, bool], CountThreshold], replace: bool
-) -> None:
-    for epsilon, delta, keys in ((1e-3, 1e-9, 1), (1.0, 1e-5, 7), (30.0, 1e-6, 7), (0.7, 0.3, 1)):
-        found = make(epsilon, delta, keys, replace)
-        facts = {"epsilon": epsilon, "keys": keys, "weight": found.weight, "replace": replace}
-        assert delta_of(found.noise, found.cutoff, **facts) == found.delta <= delta
-        assert delta_of(found.noise, found.cutoff - 1, **facts) > delta
-        for stronger in ({"epsilon": epsilon * 0.9}, {"weight": found.weight + 1}, {"keys": keys + 1}):
-            assert delta_of(found.noise, found.cutoff, **{**facts, **stronger}) > found.delta
+# The choice.
 
 
 def test_few_keys_take_the_least_cutoff() -> None:

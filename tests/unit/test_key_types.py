@@ -37,7 +37,6 @@ POINTS: list[list[Any]] = [[], [5.0], [None]]
 SENSITIVE: dict[str, tuple[Callable[[], Any], list[list[Any]]]] = {
     "counts": (lambda: dps.CountSketch(rows=3, width=8, unit=RECORD), STREAMS),
     "sparse": (lambda: dps.SparseHistogram(unit=RECORD, max_value=9, expected_keys=50), STREAMS),
-
     "distinct": (lambda: dps.DistinctSketch(unit=RECORD, buckets=16), STREAMS),
     "distinct-set": (lambda: dps.DistinctSet(unit=RECORD), STREAMS),
     "moment": (lambda: dps.MomentSketch(p=0.5, size=10, unit=RECORD), STREAMS),
@@ -124,9 +123,6 @@ def test_what_shows_a_state_or_a_day_asks_for_the_type_of_its_keys(make: Any) ->
     part.update([5])
     with pytest.raises(SpecMismatch, match="key_type"):
         (sketch.merge if make is dps.PanPrivateCountSketch else sketch.merge_today)(part)
-
-
-# Which columns have a type.
 
 
 TYPED: list[tuple[Any, str]] = [

@@ -80,17 +80,3 @@ def test_of_keys_with_opposite_signs_the_difference_is_seen(counts: tuple[int, i
         assert np.all(found.high[:2] - found.value[:2] >= np.abs(private.table).max() * private.spec.grid)
         others = found.value[2:] - np.where(np.arange(200) < 20, HEAVY, 0)
         assert np.sqrt(np.mean(others**2)) < 12
-
-
-@pytest.mark.parametrize("turned", [False, True])
-def test_twins_of_a_difference_of_releases_may_have_anything(turned: bool) -> None:
-    """Counts may be negative there: one that rose and one that fell by as much are nothing together.
-    Ten others rose, so that the table shows what sizes there are."""
-    keys = twins(turned)
-    after, before = ((HEAVY, 0), (0, 0 if turned else HEAVY))
-    change = release(keys, after, 1) - release(keys, before, 2, heavy=10)
-    truth = np.subtract(after, before)
-    found = change.decode(np.append(keys, OTHERS))
-    assert covers(found, np.append(truth, np.zeros(200)))[:2].all()
-    seen = truth[0] - truth[1] if turned else truth.sum()
-    assert found.value[:2] == pytest.approx([seen / 2, -seen / 2 if turned else seen / 2], abs=60)
