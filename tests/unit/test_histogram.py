@@ -93,6 +93,14 @@ def test_names_in_the_order_of_names() -> None:
         assert histogram.release(epsilon=1.0, delta=1e-6).keys == ["a", "b", "c"]
 
 
+def test_a_key_that_is_not_there_reads_zero_up_to_the_threshold() -> None:
+    histogram = dps.Histogram(unit=RECORD)
+    histogram.update(["a"] * 100 + ["b"] * 10)
+    found = histogram.release(epsilon=1.0, delta=1e-6).estimate(["b", "never"])
+    assert found.value.tolist() == found.low.tolist() == [0, 0]
+    assert np.all((found.high >= 15) & (found.high < 25))
+
+
 @pytest.mark.parametrize("form", ["weighted", "rounds"])
 def test_users_with_many_keys(form: Any) -> None:
     """Names by weights, counts on the found keys only; and names alone."""
