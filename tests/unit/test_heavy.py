@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch import noise
 from dpsketch._compiled.countsketch import add_weighted
 from dpsketch.cli.output import print_estimates
 from dpsketch.errors import InvalidInput
@@ -259,6 +258,13 @@ def test_a_key_in_all_of_many_rows_is_frequent(rows: int) -> None:
     assert one._reaching(one.counters, prints[:8], 2500.0).tolist() == [0]
 
 
+def searched(keys: Any, counts: Any, rows: int, width: int, seed: int = 1, bits: int = 24) -> dps.PrivateHeavyHitters:
+    sketch = dps.HeavyHitters(unit=dps.per_record(), key_bits=bits, rows=rows, width=width, seed=seed)
+    sketch.update(keys, counts=counts)
+    with seeded_noise_for_tests_only(seed):
+        return sketch.release(epsilon=1.0, delta=1e-6)
+
+
 def test_three_crowded_rows_list_no_key_that_is_not_there() -> None:
     """Who picks candidates of the last level by what others leave of them fits the noise, and lists absent ones."""
     seed = 2
@@ -266,11 +272,7 @@ def test_three_crowded_rows_list_no_key_that_is_not_there() -> None:
     shares = np.arange(1, 20_001) ** -1.05
     keys = rng.choice(2**32, 20_000, replace=False)
     counts = rng.multinomial(10**6, shares / shares.sum())
-    sketch = dps.HeavyHitters(unit=dps.per_record(), key_bits=32, rows=3, width=1024, seed=seed)
-    sketch.update(keys[counts > 0], counts=counts[counts > 0])
-    with noise.seeded_noise_for_tests_only(seed):
-        private = sketch.release(epsilon=1.0, delta=1e-6)
-    found = private.top()
+    found = searched(keys[counts > 0], counts[counts > 0], 3, 1024, seed, bits=32).top()
     truth = dict(zip(keys.tolist(), counts.tolist(), strict=True))
     assert len(found) >= 60
     assert all(low <= truth.get(key, 0) <= high for key, _, low, high in found.rows())
@@ -290,22 +292,12 @@ def test_a_search_tells_how_far_it_is() -> None:
     assert (0, 0) not in told
 
 
-def searched(keys: np.ndarray, counts: np.ndarray, rows: int, width: int, seed: int = 1) -> dps.PrivateHeavyHitters:
-    sketch = dps.HeavyHitters(unit=dps.per_record(), key_bits=24, rows=rows, width=width, seed=seed)
-    sketch.update(keys, counts=counts)
-    with noise.seeded_noise_for_tests_only(seed):
-        return sketch.release(epsilon=1.0, delta=1e-6)
-
-
 @pytest.mark.parametrize("rows", [5, pytest.param(7, marks=pytest.mark.full)])
 def test_two_thousand_equal_keys_are_all_found(rows: int) -> None:
     """Half as many as the table is wide, of 32 bits. Without a second and third look five rows miss one of them: heavy
     keys hide it in most rows, and of those some were hidden themselves."""
     keys = np.random.default_rng(1).choice(2**32, 2000, replace=False)
-    sketch = dps.HeavyHitters(unit=dps.per_record(), key_bits=32, rows=rows, width=4096, seed=1)
-    sketch.update(keys, counts=np.full(2000, 5000))
-    with noise.seeded_noise_for_tests_only(1):
-        private = sketch.release(epsilon=1.0, delta=1e-6)
+    private = searched(keys, np.full(2000, 5000), rows, 4096, bits=32)
     found = private.top()
     assert private.lowest_threshold < 300
     assert set(found.key) == set(keys.tolist())
@@ -360,24 +352,16 @@ def test_a_search_without_a_result_says_why(capsys: pytest.CaptureFixture[str]) 
     assert (shown.out + shown.err).count("o key passes") == 2
 
 
-def tree() -> dps.HeavyHitters:
-    return dps.HeavyHitters(rows=3, width=64, unit=dps.per_record(), key_bits=32, seed=3)
-
-
-def tree_release(keys: np.ndarray, count: int) -> dps.PrivateHeavyHitters:
-    sketch = tree()
-    sketch.update(keys, counts=np.full(len(keys), count))
-    with noise.seeded_noise_for_tests_only(1):
-        return sketch.release(epsilon=1.0, delta=1e-6)
-
-
 def test_a_heavy_prefix_survives_beside_one_that_no_row_tells_from_it() -> None:
     """Each has half of what both have, which may be all of one of them: the next level tells."""
-    spec = tree().spec
+    sketch = dps.HeavyHitters(rows=3, width=64, unit=dps.per_record(), key_bits=32, seed=3)
+    spec = sketch.spec
     siblings = spec.space.from_cells(np.array([134])).children(spec.space.dense_depth, np.arange(256)).prints()
     places, signs = places_of(siblings, level_keys(spec)[0], spec.width)
     assert np.array_equal(places[8], places[107])
     assert np.array_equal(signs[8], signs[107])
     key = (134 << 16) + (8 << 8) + 5
-    found = search(tree_release(np.array([key]), 1000), 900.0)
+    sketch.update([key], counts=[1000])
+    with seeded_noise_for_tests_only(1):
+        found = search(sketch.release(epsilon=1.0, delta=1e-6), 900.0)
     assert found.keys.plain() == [key]
