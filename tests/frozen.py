@@ -25,6 +25,7 @@ BUDGETS: dict[str, dict[str, float]] = {
     "approximate": {"epsilon": 1.5, "delta": 1e-5},
     "rho": {"rho": 0.2},
 }
+ALL, NAMED = ("pure", "approximate", "rho"), ("approximate",)
 RELATIONS = ("add_remove", "replace")
 N = 3000
 _random = np.random.default_rng(11)
@@ -44,88 +45,34 @@ def _units(relation: Any, *, weight: int = 3) -> dict[str, Any]:
     }
 
 
+def _of(kind: Any, **options: Any) -> Start:
+    return lambda unit: kind(unit=unit, **options)
+
+
+FEW, TWO = ["1", "2", "7"], ("pure", "approximate")
+WAVES = dps.kernels.Gaussian(2, 1.0)
 # How a sketch of a unit starts, what is asked of its release, its budgets, and whether its records have weights.
 KINDS: dict[str, tuple[Start, list[str], tuple[str, ...], str]] = {
-    "counts": (
-        lambda unit: dps.CountSketch(rows=5, width=64, unit=unit, key_type="int"),
-        ["1", "2", "7", "499"],
-        ("pure", "approximate", "rho"),
-        "weighted",
-    ),
-    "counts-grid": (
-        lambda unit: dps.CountSketch(rows=3, width=32, unit=unit, grid=0.5, key_type="int"),
-        ["1", "2"],
-        ("approximate",),
-        "weighted",
-    ),
-    "heavy": (
-        lambda unit: dps.HeavyHitters(rows=3, width=64, key_bits=24, unit=unit),
-        ["1", "2", "7"],
-        ("pure", "approximate", "rho"),
-        "weighted",
-    ),
-    "ranges": (
-        lambda unit: dps.RangeSketch(bits=10, unit=unit),
-        ["0:3", "4:100", "50%"],
-        ("pure", "approximate", "rho"),
-        "weighted",
-    ),
-    "ranges-tables": (
-        lambda unit: dps.RangeSketch(bits=20, rows=3, width=64, unit=unit),
-        ["0:3", "4:100"],
-        ("pure", "approximate"),
-        "weighted",
-    ),
-    "quantiles": (
-        lambda unit: dps.QuantileSketch(bits=16, quantiles=[0.5, 0.9], interval_share=0.3, unit=unit),
-        [],
-        ("pure", "approximate", "rho"),
-        "weighted",
-    ),
-    "distinct": (lambda unit: dps.DistinctSketch(buckets=64, unit=unit), [], ("pure", "approximate", "rho"), "plain"),
-    "distinct-set": (
-        lambda unit: dps.DistinctSet(unit=unit),
-        [],
-        ("pure", "approximate", "rho"),
-        "plain",
-    ),
-    "sparse": (
-        lambda unit: dps.SparseHistogram(domain=2**20, expected_keys=200, unit=unit, key_type="int"),
-        ["1", "2", "7"],
-        ("pure", "approximate"),
-        "weighted",
-    ),
-    "density": (
-        lambda unit: dps.DensitySketch(kernel=PLANE, rows=16, width=32, unit=unit),
-        ["0,0", "1,1"],
-        ("pure", "approximate", "rho"),
-        "points",
-    ),
-    "density-waves": (
-        lambda unit: dps.DensitySketch(kernel=dps.kernels.Gaussian(2, 1.0), rows=40, unit=unit),
-        ["0,0", "1,1"],
-        ("pure", "approximate", "rho"),
-        "points",
-    ),
-    "histogram": (
-        lambda unit: dps.Histogram(unit=unit, key_type="int"),
-        ["1", "2", "3"],
-        ("approximate",),
-        "weighted",
-    ),
-    "histogram-votes": (
-        lambda unit: dps.VoteHistogram(unit=unit, max_counters=64, key_type="int"),
-        ["1", "2", "3"],
-        ("approximate",),
-        "plain",
-    ),
+    "counts": (_of(dps.CountSketch, rows=5, width=64, key_type="int"), [*FEW, "499"], ALL, "weighted"),
+    "counts-grid": (_of(dps.CountSketch, rows=3, width=32, grid=0.5, key_type="int"), ["1", "2"], NAMED, "weighted"),
+    "heavy": (_of(dps.HeavyHitters, rows=3, width=64, key_bits=24), FEW, ALL, "weighted"),
+    "ranges": (_of(dps.RangeSketch, bits=10), ["0:3", "4:100", "50%"], ALL, "weighted"),
+    "ranges-tables": (_of(dps.RangeSketch, bits=20, rows=3, width=64), ["0:3", "4:100"], TWO, "weighted"),
+    "quantiles": (_of(dps.QuantileSketch, bits=16, quantiles=[0.5, 0.9], interval_share=0.3), [], ALL, "weighted"),
+    "distinct": (_of(dps.DistinctSketch, buckets=64), [], ALL, "plain"),
+    "distinct-set": (_of(dps.DistinctSet), [], ALL, "plain"),
+    "sparse": (_of(dps.SparseHistogram, domain=2**20, expected_keys=200, key_type="int"), FEW, TWO, "weighted"),
+    "density": (_of(dps.DensitySketch, kernel=PLANE, rows=16, width=32), ["0,0", "1,1"], ALL, "points"),
+    "density-waves": (_of(dps.DensitySketch, kernel=WAVES, rows=40), ["0,0", "1,1"], ALL, "points"),
+    "histogram": (_of(dps.Histogram, key_type="int"), ["1", "2", "3"], NAMED, "weighted"),
+    "histogram-votes": (_of(dps.VoteHistogram, max_counters=64, key_type="int"), ["1", "2", "3"], NAMED, "plain"),
 }
 # Releases with options of their own.
 OPTIONS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
-    "histogram-list": ("histogram", {"keys": [1, 2, 3, 600]}, ("pure", "approximate", "rho")),
-    "histogram-gaussian": ("histogram", {"form": "gaussian"}, ("approximate",)),
-    "histogram-laplace": ("histogram", {"form": "laplace"}, ("approximate",)),
-    "histogram-list-others": ("histogram", {"keys": [1, 2, 3], "others": True}, ("pure", "approximate")),
+    "histogram-list": ("histogram", {"keys": [1, 2, 3, 600]}, ALL),
+    "histogram-gaussian": ("histogram", {"form": "gaussian"}, NAMED),
+    "histogram-laplace": ("histogram", {"form": "laplace"}, NAMED),
+    "histogram-list-others": ("histogram", {"keys": [1, 2, 3], "others": True}, TWO),
 }
 
 

@@ -41,16 +41,9 @@ CSV = "k,n\n" + "a,1\nb,2\n" * TIMES
 
 @dataclass(frozen=True)
 class Form:
-    """A form of input.
+    """A form of input: ``made`` writes the files of the shell's form, or returns Python's records.
 
-    Attributes
-    ----------
-    shell, python : str
-        How the shell, or Python, is told; the one that is empty is not.
-    made : callable
-        Writes the files of the shell's form, or returns Python's records.
-    key : object
-        What one of its keys is asked as, and the text it has.
+    One of its keys is asked as ``key``; of ``shell`` and ``python``, which say how it is told, one is empty.
     """
 
     name: str
@@ -127,53 +120,30 @@ FORMS = [
     Form("a web address", lambda: None, "a", "https://example.org/t.csv --key k"),
     Form("dates", parquet("t.parquet", [DAY]), "2026-11-15", "t.parquet --key k"),
     Form("timestamps", parquet("t.parquet", [NINE]), "2026-11-15 09:00:00", "t.parquet --key k"),
-    Form(
-        "timestamps with a zone",
-        parquet("t.parquet", [datetime(2026, 11, 15, 9, 30, tzinfo=UTC)], pa.timestamp("ms", "Europe/Paris")),
-        "2026-11-15 09:30:00Z",
-        "t.parquet --key k",
-    ),
+    Form("timestamps with a zone",
+         parquet("t.parquet", [datetime(2026, 11, 15, 9, 30, tzinfo=UTC)], pa.timestamp("ms", "Europe/Paris")),
+         "2026-11-15 09:30:00Z", "t.parquet --key k"),
     Form("times of day", parquet("t.parquet", [time(9, 30, 0, 250_000)]), "09:30:00.25", "t.parquet --key k"),
     Form("booleans", parquet("t.parquet", [True]), "true", "t.parquet --key k"),
     Form("decimals", parquet("t.parquet", [Decimal("2.50")]), "2.5", "t.parquet --key k"),
     Form("whole floats", parquet("t.parquet", [7.0, None]), 7, "t.parquet --key k"),
     Form("floats with fractions", parquet("t.parquet", [7.0, 2.5]), 7, "t.parquet --key k"),
     Form("bytes", parquet("t.parquet", [b"abc"]), "abc", "t.parquet --key k"),
-    Form(
-        "UUIDs",
-        lambda: duckdb.sql(f"SELECT '{ID}'::uuid AS k FROM range({TIMES})").write_parquet("t.parquet"),
-        str(ID),
-        "t.parquet --key k",
-    ),
+    Form("UUIDs", lambda: duckdb.sql(f"SELECT '{ID}'::uuid AS k FROM range({TIMES})").write_parquet("t.parquet"),
+         str(ID), "t.parquet --key k"),
     Form("lists in a column", parquet("t.parquet", [["a"]]), "a", "t.parquet --key k"),
     Form("durations", parquet("t.parquet", [1], pa.duration("s")), "1", "t.parquet --key k"),
     Form("a pandas frame", lambda: pd.DataFrame({"k": [DAY] * TIMES}), DAY, python="update(frame, key='k')"),
-    Form(
-        "pandas categories",
-        lambda: pd.DataFrame({"k": ["a"] * TIMES}).astype("category"),
-        "a",
-        python="update(frame, key='k')",
-    ),
-    Form(
-        "pandas integers with gaps",
-        lambda: pd.DataFrame({"k": [7, None] * TIMES}),
-        7,
-        python="update(frame, key='k')",
-    ),
+    Form("pandas categories", lambda: pd.DataFrame({"k": ["a"] * TIMES}).astype("category"), "a",
+         python="update(frame, key='k')"),
+    Form("pandas integers with gaps", lambda: pd.DataFrame({"k": [7, None] * TIMES}), 7,
+         python="update(frame, key='k')"),
     Form("a polars frame", lambda: pl.DataFrame({"k": [True] * TIMES}), True, python="update(frame, key='k')"),
     Form("an Arrow table", lambda: table([Decimal("2.50")]), Decimal("2.5"), python="update(table, key='k')"),
-    Form(
-        "a DuckDB relation",
-        lambda: duckdb.sql(f"SELECT DATE '2026-11-15' AS k FROM range({TIMES})"),
-        DAY,
-        python="update(relation, key='k')",
-    ),
-    Form(
-        "a generator of frames",
-        lambda: (pl.DataFrame({"k": ["a"] * (TIMES // 2)}) for _ in range(2)),
-        "a",
-        python="update(frames, key='k')",
-    ),
+    Form("a DuckDB relation", lambda: duckdb.sql(f"SELECT DATE '2026-11-15' AS k FROM range({TIMES})"), DAY,
+         python="update(relation, key='k')"),
+    Form("a generator of frames", lambda: (pl.DataFrame({"k": ["a"] * (TIMES // 2)}) for _ in range(2)), "a",
+         python="update(frames, key='k')"),
     Form("a list", lambda: [ID] * TIMES, ID, python="update(keys)"),
     Form("a NumPy array", lambda: np.full(TIMES, "2026-11-15T09", "M8[h]"), NINE, python="update(keys)"),
     Form("a list of floats", lambda: [1.0], 1, python="update(keys)"),

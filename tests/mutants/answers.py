@@ -319,7 +319,7 @@ INTERVALS = [
         "joint_decode",
         "sent = exchange.kept if resumable else None",
         "sent = exchange.messages if resumable else None",
-        "tests/unit/test_heavy_level.py -k three_crowded_rows",
+        "tests/unit/test_heavy.py -k three_crowded_rows",
         "a search goes on from the messages of a sweep that was worse than the one that is read",
     ),
     Mutant(
@@ -327,7 +327,7 @@ INTERVALS = [
         "PrefixLevel._reaching",
         "counts = np.empty(len(prints), np.uint16)",
         "counts = np.empty(len(prints), np.uint8)",
-        "tests/unit/test_heavy_level.py -k all_of_many_rows",
+        "tests/unit/test_heavy.py -k all_of_many_rows",
         "in a tree of 256 rows or more nothing is frequent",
     ),
     Mutant(
@@ -335,7 +335,7 @@ INTERVALS = [
         "PassedPrefixes.of",
         "sizes = left.values if last else left.alike * left.values",
         "sizes = left.values",
-        "tests/unit/test_twins_of_trees.py -k survives",
+        "tests/unit/test_heavy.py -k survives",
         "a heavy prefix is dropped beside one that no row tells from it",
     ),
     Mutant(
@@ -359,7 +359,7 @@ INTERVALS = [
         "heavy.search:",
         "_LOOKS, _MANY = 4, 16",
         "_LOOKS, _MANY = 0, 16",
-        "tests/unit/test_heavy_lowest.py -k two_thousand",
+        "tests/unit/test_heavy.py -k two_thousand",
         "keys that others hide are not looked for again when those are known",
     ),
     Mutant(
@@ -367,7 +367,7 @@ INTERVALS = [
         "_Explanation.join",
         ("self.held = np.append(self.held, places)\nself._exchange = self._begun(self._exchange.messages)"),
         ("self.held = places\nself._exchange = self._begun(Messages.silent(0, len(self._level.counters)))"),
-        "tests/unit/test_heavy_level.py -k whom_the_slow_search_passes",
+        "tests/unit/test_heavy.py -k whom_the_slow_search_passes",
         "whoever joins takes the place of the prefixes that were explained before",
     ),
     Mutant(
@@ -375,7 +375,7 @@ INTERVALS = [
         "PrivateHeavyHitters.top",
         "(found.values > half) & (found.values >= asked)",
         "found.values >= asked",
-        "tests/unit/test_heavy_lowest.py -k one_row",
+        "tests/unit/test_heavy.py -k one_row",
         "a key that passes the threshold is listed, although its interval reaches zero",
     ),
     Mutant(
@@ -383,7 +383,7 @@ INTERVALS = [
         "search",
         "if checked and level.needs(passed.left) > NEARLY * threshold:",
         "if False:",
-        "tests/unit/test_heavy_level.py -k three_crowded_rows",
+        "tests/unit/test_heavy.py -k three_crowded_rows",
         "a threshold holds, whatever error its own search has left",
     ),
     Mutant(
@@ -391,7 +391,7 @@ INTERVALS = [
         "FoundKeys.half_widths",
         "return self.decoded.far_half_widths(",
         "return self.decoded.half_widths(",
-        "tests/unit/test_heavy_lowest.py -k one_interval_for_all",
+        "tests/unit/test_heavy.py -k one_interval_for_all",
         "keys whose rows disagree are left out of a list that has room for them",
     ),
     Mutant(

@@ -6,7 +6,7 @@ from tests.mutants.gate import Mutant
 
 _PRIVACY = "tests/privacy/test_table_privacy.py -k"
 _EDGES = "tests/unit/test_table_edges.py -k"
-_STEPS = "tests/unit/test_table_store.py -k as_relational"
+_STEPS = "tests/unit/test_table_edges.py -k as_relational"
 _LISTED = "tests/privacy/test_histogram_privacy.py -k"
 
 GROUPED = [
@@ -205,9 +205,9 @@ GROUPED = [
     ),
     Mutant(
         "table-group-twice",
-        "table.sketch:_listed",
-        "return list(dict.fromkeys(names))",
-        "return list(names)",
+        "table.sketch:listed_groups",
+        "return list(dict.fromkeys(names)), ()",
+        "return list(names), ()",
         f"{_EDGES} once",
         "a group that is listed twice counts its records twice",
     ),
@@ -264,7 +264,7 @@ GROUPED = [
         "whole_users",
         "first = int(np.searchsorted(batch.persons, batch.persons[-1]))",
         "first = len(batch.persons)",
-        "tests/unit/test_table_store.py",
+        "tests/unit/test_table_edges.py -k as_relational",
         "a user whose records come in two batches counts twice",
     ),
     Mutant(
@@ -328,7 +328,7 @@ GROUPED = [
         "Shape._excess",
         "highest[None, :] - points[:, None]",
         "_middles()[None, :] - points[:, None]",
-        "tests/unit/test_table_bounds.py -k equal",
+        "tests/unit/test_table.py -k many_equal",
         "a chosen bound cuts many equal values, and the release says that it cuts nothing",
     ),
     Mutant(

@@ -231,7 +231,7 @@ HISTOGRAMS = [
         "unit_weights",
         "math.isqrt(WEIGHT_ONE**2 // d) for d",
         "math.isqrt(WEIGHT_ONE**2 // d) + 1 for d",
-        "tests/unit/test_histogram_rounds.py",
+        "tests/unit/test_histogram_thresholds.py -k weights_are_rounded",
         "a user's weights have a length above 1",
     ),
     Mutant(

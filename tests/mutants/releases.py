@@ -217,7 +217,7 @@ TREES = [
         "HeavyHitters._add_users",
         "_once_a_user(starts, self._dense_cells(records).view(np.uint64), units, None)",
         "starts, self._dense_cells(records).view(np.uint64), units",
-        "tests/unit/test_heavy_tree.py -k of_users",
+        "tests/unit/test_heavy.py -k of_users",
         "a user whose keys share a prefix moves its cell once for each of them",
     ),
     Mutant(

@@ -10,7 +10,7 @@ SOURCES = [
         "_whole",
         "pc.equal(pc.floor(values), values)",
         "pc.is_finite(values)",
-        "tests/unit/test_canonical_keys.py",
+        "tests/unit/test_key_types.py -k floats_are_whole",
         "a number with a fraction is counted as another key",
     ),
     Mutant(
@@ -26,7 +26,7 @@ SOURCES = [
         "canonical",
         'return text if kind.tz is None else pc.binary_join_element_wise(text, "Z", "")',
         "return text",
-        "tests/unit/test_canonical_keys.py",
+        "tests/unit/test_key_types.py -k every_library",
         "a local time and one in UTC are one key",
     ),
     Mutant(
@@ -34,7 +34,7 @@ SOURCES = [
         "_weighed",
         "kept = {name: _without(column, missing)",
         "kept = {name: _without(column, missing[::-1])",
-        "tests/unit/test_canonical_keys.py",
+        "tests/unit/test_key_types.py -k without_a_weight",
         "a missing weight moves the weights of other records",
     ),
     Mutant(
@@ -50,7 +50,7 @@ SOURCES = [
         "has_schema",
         'dtype.kind not in "Of"',
         'dtype.kind not in "O"',
-        "tests/unit/test_canonical_keys.py",
+        "tests/unit/test_key_types.py -k floats_are_whole",
         "a header tells whether there were records",
     ),
     Mutant(
@@ -114,7 +114,7 @@ SOURCES = [
         "_separated",
         "stream.read(len(head) - len(rest))",
         'stream.read(len(head) - len(rest.lstrip(b"\\r\\n")))',
-        "tests/unit/test_one_record_alone.py",
+        "tests/unit/test_rare_inputs.py -k a_block_begins␣or␣never_closed",
         "a key that begins with a mark is another one where it comes first, which other records decide",
     ),
     Mutant(
@@ -122,7 +122,7 @@ SOURCES = [
         "_separated",
         'if any(re.search(r"[\\r\\n]", name) for name in names if name not in columns.names):',
         "if False:",
-        "tests/unit/test_one_record_alone.py",
+        "tests/unit/test_rare_inputs.py -k a_block_begins␣or␣never_closed",
         "where the header ends is up to the records",
     ),
     Mutant(

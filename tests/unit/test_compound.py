@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import csv
-import itertools
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpsketch as dps
-from dpsketch import files
 from dpsketch.compound import CompoundKey, join_parts
-from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, SpecMismatch
+from dpsketch.errors import DpsketchError, InvalidInput, SpecMismatch
 from dpsketch.sketches.specs import fingerprint_of
 
 RECORD = dps.per_record()
@@ -43,6 +39,7 @@ def released(sketch: Any) -> Any:
     return sketch.release(epsilon=1.0, delta=0 if sketch.kind == "sparse" else 1e-6)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.text(), st.text(), st.text()), max_size=30))
 def test_a_row_is_what_a_csv_reader_reads_and_no_two_keys_share_one(keys: list[tuple[str, str, str]]) -> None:
     keys = [key for key in keys if not any("\x00" in part for part in key)]  # older CSV readers know no such field
@@ -51,12 +48,6 @@ def test_a_row_is_what_a_csv_reader_reads_and_no_two_keys_share_one(keys: list[t
     assert [tuple(next(csv.reader([row], strict=True))) for row in rows] == keys
     assert [CompoundKey.parsed(row, 3) for row in rows] == keys
     assert len(set(rows)) == len(set(keys))
-
-
-def test_a_key_is_its_tuple_and_prints_as_its_row() -> None:
-    key = CompoundKey(("a,b", "c"))
-    assert (key, hash(key), repr(key)) == (("a,b", "c"), hash(("a,b", "c")), "('a,b', 'c')")
-    assert (str(key), json.dumps(key)) == ('"a,b",c', '["a,b", "c"]')
 
 
 @pytest.mark.parametrize("kind", KEYED)
@@ -79,26 +70,6 @@ def test_keys_of_two_columns_are_counted_asked_and_answered_as_tuples(kind: str,
         assert loaded.decode(KEYS).key == KEYS
 
 
-@pytest.mark.parametrize("kind", ALL)
-def test_frames_of_every_library_give_one_sketch_and_any_split_merges_to_it(kind: str) -> None:
-    frames = [TABLE, TABLE.to_pandas(), pl.DataFrame(TABLE), TABLE.to_reader(7)]
-    tables = []
-    for frame in frames:
-        sketch = ALL[kind]()
-        sketch.update(frame, key=["o", "n"])
-        tables.append(sketch)
-    whole = ALL[kind]()
-    whole.update(TABLE[:700], key=("o", "n"))
-    rest = whole.empty_like()
-    rest.update(TABLE[700:], key=("o", "n"))
-    whole.merge(rest)
-    # Integers are their digits, whatever their width.
-    narrow = ALL[kind]()
-    narrow.update(TABLE.set_column(2, "n", TABLE["n"].cast(pa.uint8())), key=("o", "n"))
-    documents = [counted(sketch) for sketch in (*tables, whole, narrow)]
-    assert all(document == documents[0] for document in documents[1:])
-
-
 def counted(sketch: Any) -> Any:
     """Return the integers and names that a sketch holds, without its ids and secrets."""
     document = sketch._to_document()
@@ -114,6 +85,9 @@ def test_specs_and_files_say_of_which_columns_keys_are(kind: str) -> None:
     assert plain.spec.to_json()["key_columns"] == []
     assert compound.spec.to_json()["key_columns"] == ["o", "d"]
     assert fingerprint_of(plain.spec) != fingerprint_of(compound.spec)
+    with pytest.raises(DpsketchError):  # an update that is refused states no columns
+        plain.update(TABLE, key=("o", "d"), user="n")
+    assert plain.spec.key_columns == ()
     again = type(compound).from_sensitive_bytes(compound.to_sensitive_bytes())
     assert again.spec == compound.spec
     again.update(TABLE, key=("o", "d"))
@@ -145,111 +119,17 @@ def test_plain_and_compound_keys_never_meet_in_one_sketch(kind: str) -> None:
     assert one.skipped_nulls == 302
 
 
-@pytest.mark.parametrize("kind", ALL)
-def test_an_update_that_is_refused_states_no_columns(kind: str) -> None:
-    sketch = ALL[kind]()
-    with pytest.raises(DpsketchError):
-        sketch.update(TABLE, key=("o", "d"), user="n")  # it protects records
-    assert sketch.spec.key_columns == ()
-    sketch.update(["a"])
-
-
 @pytest.mark.parametrize("kind", KEYED)
-@pytest.mark.parametrize(
-    "asked", [["a,b"], [("a",)], [("a", "b", "c")], [None], [("a", None)], [("a", 1.5)], [("a", ["b"])], "ab", [b"ab"]]
-)
-def test_what_is_no_tuple_of_the_columns_is_refused_without_quoting_it(kind: str, asked: Any) -> None:
+def test_what_is_no_tuple_of_the_columns_is_refused_without_quoting_it(kind: str) -> None:
     sketch = KEYED[kind]()
     sketch.update(TABLE, key=("o", "d"))
-    with pytest.raises(InvalidInput) as refused:
-        released(sketch).estimate(asked)
-    assert "'a'" not in str(refused.value)
-    assert "1.5" not in str(refused.value)
-
-
-@pytest.mark.parametrize("key", [(), ("o",), ("o", "o"), ("o", 1), ("o", "nowhere"), ("o", None)])
-def test_names_that_are_no_two_columns_are_refused(key: Any) -> None:
-    with pytest.raises(InvalidInput):
-        dps.Histogram(unit=RECORD).update(TABLE, key=key)
-
-
-def test_parts_that_are_no_keys_and_kinds_that_take_none_are_refused() -> None:
-    for part in (pa.array([["a"]]), pa.array([b"\xff"]), pa.array([1], pa.duration("s"))):
-        frame = pa.table({"o": ["a"], "d": part})
+    release = released(sketch)
+    wrong: list[Any] = [["a,b"], [("a",)], [("a", "b", "c")], [None], [("a", 1.5)], [("a", ["b"])], "ab", [b"ab"]]
+    for asked in wrong:
+        with pytest.raises(InvalidInput) as refused:
+            release.estimate(asked)
+        assert "'a'" not in str(refused.value)
+        assert "1.5" not in str(refused.value)
+    for key in (("o", "o"), ("o", 1), ("o", "nowhere"), ("o", None)):
         with pytest.raises(InvalidInput):
-            dps.Histogram(unit=RECORD).update(frame, key=("o", "d"))
-    refusing = (
-        dps.RangeSketch(bits=4, unit=RECORD),
-        dps.MomentSketch(p=0.5, size=10, unit=RECORD),
-        dps.HeavyHitters(rows=3, width=64, key_bits=8, unit=RECORD),
-        dps.CountSketch(rows=3, width=64, unit=RECORD, key_type="int"),
-    )
-    for sketch in refusing:
-        with pytest.raises(InvalidInput):
-            sketch.update(TABLE, key=("o", "d"))
-
-
-def test_a_users_compound_keys_are_bounded_like_any() -> None:
-    frame = pl.DataFrame(
-        [(user, f"{i}", "x") for user, i in itertools.product(range(600), range(3))],
-        schema=["u", "a", "b"],
-        orient="row",
-    )
-    for sketch in (
-        dps.Histogram(unit=dps.per_user(2)), dps.CountSketch(rows=5, width=64, unit=dps.per_user(2))
-    ):  # fmt: skip
-        sketch.update(frame, key=("a", "b"), user="u")
-        found = sketch.release(epsilon=2.0, delta=1e-6).estimate([("0", "x"), ("1", "x"), ("2", "x")])
-        assert abs(found.value.sum() - 1200) < 120
-
-
-def test_a_file_whose_names_are_no_rows_of_its_columns_is_refused(tmp_path: Path) -> None:
-    histogram = dps.Histogram(unit=RECORD)
-    histogram.update(TABLE, key=("o", "d"))
-    document = released(histogram).to_document()
-    for name in (b"alone", b'"a",b', b"a,b,c", b"\xff,b"):
-        forged = files.Document(
-            "histogram", False, document.header, {**document.arrays, "found": [name], "values": np.array([300])}
-        )
-        with pytest.raises(FileRefused):
-            type(released(histogram)).from_document(forged)
-    for columns in (["o"], ["o", "o"], "od", [1, 2], {"o": 1}):
-        header = {**document.header, "spec": {**document.header["spec"], "key_columns": columns}}
-        path = tmp_path / "forged.dps"
-        files.write(path, files.Document("histogram", False, header, document.arrays))
-        with pytest.raises(DpsketchError):
-            dps.load(path)
-        path.unlink()
-
-
-def test_answers_travel_as_lists_of_parts() -> None:
-    histogram = dps.Histogram(unit=RECORD)
-    histogram.update(TABLE, key=("o", "d"))
-    found = released(histogram).estimate(KEYS[:2])
-    assert found.to_arrow()["key"].to_pylist() == [list(key) for key in KEYS[:2]]
-    assert found.to_pandas()["key"].tolist() == KEYS[:2]
-    assert found.to_json()[0]["key"] == KEYS[0]
-    assert next(csv.DictReader(found.to_csv().splitlines()))["key"] == '"a,b",c'
-
-
-@pytest.mark.parametrize("row", ["", "a", "a,b,c", '"a,b', '"a"x,b', "a\nb,c", 'a"b,c', ",,", '"a,b"'])
-def test_a_text_that_is_no_row_of_two_fields_is_none(row: str) -> None:
-    assert CompoundKey.parsed(row, 2) is None
-
-
-def test_a_part_may_be_long_and_its_text_is_found_again() -> None:
-    histogram = dps.Histogram(unit=RECORD)
-    long = "x," * 200_000
-    histogram.update(pa.table({"o": [long] * 200, "d": ["y"] * 200}), key=("o", "d"))
-    assert released(histogram).keys == [(long, "y")]
-
-
-def test_tasks_refuse_columns_that_are_not_those_of_the_sketch() -> None:
-    building = pytest.importorskip("dpsketch.spark.construction")
-    compound = dps.Histogram(unit=RECORD)
-    compound.update(TABLE[:0], key=("o", "d"))
-    for sketch, key in ((compound, "o"), (compound, ("o", "n")), (dps.Histogram(unit=RECORD), ("o", "d"))):
-        with pytest.raises(InvalidInput, match="key_columns are not the columns"):
-            building.build_files(None, ["t.csv"], sketch, key=key)
-        with pytest.raises(InvalidInput, match="key_columns are not the columns"):
-            building.build(None, sketch, key=key)
+            KEYED[kind]().update(TABLE, key=key)

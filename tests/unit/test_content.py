@@ -117,15 +117,6 @@ def test_records_count_where_they_are(limit: Limit | None) -> None:
     assert (held.tolist(), picked.tolist()) == ([1] * 60, [0] * 30 + [1] * 30)
 
 
-def test_answers_out_of_order_are_refused() -> None:
-    class Wrong:
-        def numbers(self, query: str, **tables: Any) -> Any:
-            yield np.array([1, 0]), np.array([1, 1])
-
-    with pytest.raises(store.SourceError, match="another order"):
-        list(RecordContent(Wrong()).counts(1))  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("weighed", [True, False])
 @pytest.mark.parametrize("users", [None, [7, 7, 7]])
 def test_a_column_that_changes_later_changes_nothing(weighed: bool, users: list[int] | None) -> None:

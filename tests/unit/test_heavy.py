@@ -1,15 +1,27 @@
-"""HeavyHitters through its public names: what goes in, what is refused, what comes out."""
+"""HeavyHitters: what goes in and is refused, the tree against a slow oracle, and what a search lists."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch.errors import InvalidInput, SpecMismatch
+from dpsketch._compiled.countsketch import add_weighted
+from dpsketch.cli.output import print_estimates
+from dpsketch.errors import InvalidInput
+from dpsketch.hashing import row_keys
 from dpsketch.noise import seeded_noise_for_tests_only
-from dpsketch.privacy import GaussianCost, PureCost
+from dpsketch.sketches.countsketch.messages import places_of
+from dpsketch.sketches.heavy import HeavyHitters
+from dpsketch.sketches.heavy import sketch as module
+from dpsketch.sketches.heavy.search import INNER, PrefixLevel, confidence_in_each, search
+from dpsketch.sketches.heavy.sketch import level_keys
+from oracles import hashing as hashing_oracle
+from oracles import heavy as oracle
+from oracles.heavy import frequent
 
 
 def sketch(**changes: object) -> dps.HeavyHitters:
@@ -28,65 +40,20 @@ def released(
         return some.release(epsilon=epsilon, delta=delta)
 
 
-def test_counts_weights_and_nulls() -> None:
-    unit = dps.per_record(max_weight=3)
-    by_hand, by_count, by_weight = (sketch(unit=unit) for _ in range(3))
-    by_hand.update(["a"] * 2 + ["b"] * 3)
-    by_count.update(pa.array(["a", None, "b"]), counts=[2, 9, 3])
-    by_weight.update(pa.array(["a", "b", None]), weights=[2, 1000, 1])
-    assert by_count.skipped_nulls == by_weight.skipped_nulls == 1
-    for other in (by_count, by_weight):
-        pieces = [some._exact() for some in (by_hand, other)]
-        assert all(np.array_equal(pieces[0][name], pieces[1][name]) for name in pieces[0])
+def test_negative_integers_are_refused_without_being_named() -> None:
+    for keys in ([-7654321, 5], pa.array([None, -7654321])):
+        with pytest.raises(InvalidInput, match="negative") as refusal:
+            sketch(key_bits=64).update(keys)
+        assert "7654321" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"keys": [1]}, "counts text keys"),
-        ({"keys": [1.5]}, "cannot be counted"),
-    ],
-)
-def test_keys_of_another_kind_are_refused_and_change_nothing(arguments: dict[str, object], message: str) -> None:
-    some = sketch()
-    some.update(["x"])
-    before = some.to_sensitive_bytes()
-    keys = arguments.pop("keys")
-    with pytest.raises((InvalidInput, SpecMismatch), match=message):
-        some.update(keys, **arguments)
-    assert some.to_sensitive_bytes() == before
-
-
-@pytest.mark.parametrize("keys", [[-7654321, 5], np.array([-7654321]), pa.array([None, -7654321])])
-def test_negative_integers_are_refused_without_being_named(keys: object) -> None:
-    with pytest.raises(InvalidInput, match="negative") as refusal:
-        sketch(key_bits=64).update(keys)
-    assert "7654321" not in str(refusal.value)
-
-
-def test_integers_past_the_stated_bits_are_refused_without_being_named() -> None:
-    some = sketch(key_bits=20)
-    some.update([2**20 - 1])
-    with pytest.raises(InvalidInput, match="20 bits") as refusal:
-        some.update([2**20 + 4321])
-    assert str(2**20 + 4321) not in str(refusal.value)
-    sketch(key_bits=64).update([2**64 - 1])
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"rows": 4}, {"rows": 0}, {"rows": True}, {"width": 1}, {"seed": -1}, {"unit": None}, {"grid": 0},
-        {"key_bytes": None}, {"key_bytes": 0}, {"key_bytes": 65}, {"key_bytes": 2.0}, {"key_bits": 7},
-        {"key_bits": 65}, {"rows": 1023, "width": 2**21},
-    ],
-)  # fmt: skip
-def test_bad_shapes_are_refused(changes: dict[str, object]) -> None:
-    with pytest.raises(InvalidInput):
-        sketch(**changes)
-
-
-def test_integers_or_text_but_not_both() -> None:
+def test_bad_shapes_are_refused() -> None:
+    for changes in (
+        {"rows": 4}, {"rows": True}, {"width": 1}, {"seed": -1}, {"unit": None}, {"grid": 0}, {"key_bytes": None},
+        {"key_bytes": 65}, {"key_bytes": 2.0}, {"key_bits": 7}, {"key_bits": 65}, {"rows": 1023, "width": 2**21},
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput):
+            sketch(**changes)
     with pytest.raises(InvalidInput, match="not both"):
         dps.HeavyHitters(unit=dps.per_record(), key_bits=64, key_bytes=8)
 
@@ -103,11 +70,10 @@ def test_keys_come_back_as_what_they_were() -> None:
     assert found.value == pytest.approx(list(texts.values())[:-1], abs=100)
     numbers = {0: 5000, 1: 4000, 2**64 - 1: 3000, 2**63: 2000, 77: 1}
     assert released(numbers, key_bits=64).top(threshold=1000).key == list(numbers)[:-1]
-    for bits in (8, 12, 16, 20):
+    for bits in (8, 20):
         small = {2**bits - 1: 5000, 0: 4000, 3: 3000, 100: 2}
         assert released(small, key_bits=bits).top(threshold=1000).key == list(small)[:-1]
-    for size in (1, 2, 3):
-        assert released({"b": 5000, "": 3000, "a": 4}, key_bytes=size).top(threshold=1000).key == ["b", ""]
+    assert released({"b": 5000, "": 3000, "a": 4}, key_bytes=1).top(threshold=1000).key == ["b", ""]
 
 
 def test_keys_that_are_too_long_are_counted_and_never_found() -> None:
@@ -143,104 +109,259 @@ def test_top_takes_a_number_a_threshold_or_candidates() -> None:
         private.top(3, candidates=[])
 
 
-@pytest.mark.parametrize("space", [{"key_bits": 64}, {"key_bytes": 12}])
-@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize(("space", "delta"), [({"key_bits": 64}, 1e-6), ({"key_bytes": 12}, 0.0)])
 def test_noise_alone_is_never_listed(space: dict[str, int], delta: float) -> None:
     """At the lowest threshold about one noise-only release in a thousand lists a key; the noise is seeded."""
     private = released({}, delta=delta, **space)
     assert len(private.top()) == len(private.top(5, threshold=1)) == 0
 
 
-def test_a_threshold_below_the_lowest_acts_as_the_lowest() -> None:
-    private = released({"a": 2000, "b": 20})
-    assert private.top(threshold=1).key == ["a"]
-    assert 20 < private.lowest_threshold < 1000
-    assert private.facts()["lowest_threshold"] == private.lowest_threshold
+TEXTS = [b"", b"a", b"a\0", b"a\0\0", b"ab", b"abc", b"abcd", b"abcde", b"\xff", b"\xff\xff\xff", "ü".encode(), b"\0"]
 
 
-def test_the_frontier_keeps_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = {i << 40: 1000 * (9 - i) for i in range(8)}
-    private = released(counts, key_bits=64)
-    monkeypatch.setattr("dpsketch.sketches.heavy.search.FRONTIER", 3)
-    assert private.top().key == list(counts)[:3]
+def parts(sketch: HeavyHitters) -> tuple[int, list[int], list[list[list[int]]]]:
+    """The exact content: total, dense level, tables."""
+    exact = sketch._exact()
+    return (
+        exact["total"].item(),
+        exact["first"].tolist(),
+        [*exact.get("above", np.empty(0)).tolist(), *exact["keys"].tolist()],
+    )
 
 
-def test_keys_with_a_common_prefix_are_all_found() -> None:
-    counts = {7 << 32 | i: 2000 + 100 * i for i in range(40)}
-    found = released(counts, key_bits=64, rows=7, width=1024).top(threshold=1000)
-    assert sorted(found.key) == sorted(counts)
+@pytest.mark.parametrize(("key_bits", "weighted"), [(64, True), (33, False), (20, True), (16, False), (9, True)])
+def test_the_tree_of_integers_is_the_oracles(key_bits: int, weighted: bool) -> None:
+    rng = np.random.default_rng(key_bits)
+    keys = [int(key) & (2**key_bits - 1) for key in rng.integers(0, 2**64, 30, dtype=np.uint64)] + [0, 2**key_bits - 1]
+    units = rng.integers(0, 6, len(keys)).tolist() if weighted else [1] * len(keys)
+    sketch = HeavyHitters(unit=dps.per_record(max_weight=9), rows=3, width=11, key_bits=key_bits, seed=5)
+    sketch.update(np.array(keys, np.uint64), weights=units if weighted else None)
+    dense, tables = oracle.tree(oracle.Shape(3, 11, 5, key_bits, None), keys, units)
+    assert parts(sketch) == (sum(units), dense, tables)
 
 
-def test_queries_of_the_last_level() -> None:
-    private = released({"a": 900, "b": 500})
-    for answer in (private.estimate(["a", "zz"]), private.decode(["a", "zz"])):
-        assert answer.value == pytest.approx([900, 0], abs=90)
-    assert np.array_equal(private.estimate(["a"]).value, private.leaf.estimate(["a"]).value)
-    assert private.estimate(["a"], estimator="median").value == pytest.approx([900], abs=90)
-    with pytest.raises(InvalidInput, match="null"):
-        private.estimate(["a", None])
-    with pytest.raises(SpecMismatch):
-        private.estimate([1])
-    with pytest.raises(InvalidInput, match="negative"):
-        released({1: 5}, key_bits=64).estimate([-1])
+@pytest.mark.parametrize(("key_bytes", "weighted"), [(1, True), (3, False), (24, True)])
+def test_the_tree_of_texts_is_the_oracles(key_bytes: int, weighted: bool) -> None:
+    """Texts that end, go on with a zero byte, or are too long for the tree are all among them."""
+    units = list(range(len(TEXTS))) if weighted else [1] * len(TEXTS)
+    sketch = HeavyHitters(unit=dps.per_record(max_weight=99), rows=3, width=11, key_bytes=key_bytes, seed=5)
+    sketch.update(pa.array(TEXTS), weights=units if weighted else None)
+    dense, tables = oracle.tree(oracle.Shape(3, 11, 5, None, key_bytes), TEXTS, units)
+    assert parts(sketch) == (sum(units), dense, tables)
 
 
-def test_weights_on_a_grid() -> None:
-    some = sketch(unit=dps.per_record(max_weight=2), grid=0.5)
-    some.update(["a"] * 4000 + ["b"] * 3000, weights=[1.5] * 4000 + [0.5] * 3000)
-    with seeded_noise_for_tests_only(1):
-        private = some.release(epsilon=1, delta=1e-6)
-    found = private.top(threshold=1000)
-    assert found.key == ["a", "b"]
-    assert found.value == pytest.approx([6000, 1500], abs=200)
-    assert private.all_records().value == pytest.approx(7500, abs=200)
+@pytest.mark.parametrize("texts", [False, True])
+def test_the_tree_of_users_is_the_oracles(texts: bool) -> None:
+    """Each prefix once a user with the largest weight, and each level clipped by itself (one user was made to be)."""
+    rng = np.random.default_rng(3)
+    pool = TEXTS if texts else [0, 1, 255, 256, 2**24 - 1, 2**20, 2**20 + 1, 70000, 70001, 70002]
+    worst = colliding(texts, 9, 12)
+    keys = [pool[i] for i in rng.integers(0, len(pool), 120)] + worst
+    users = [*rng.integers(0, 12, 120).tolist(), *[99] * len(worst)]
+    units = [*rng.integers(0, 4, 120).tolist(), *[4] * len(worst)]
+    space = {"key_bytes": 4} if texts else {"key_bits": 24}
+    unit = dps.per_user(max_keys=10, max_weight=4)
+    sketch = HeavyHitters(unit=unit, rows=3, width=4, seed=9, **space)
+    sketch.update(keys, users=users, weights=units)
+    assert 0 < sketch.clipped_users <= 13
+    shape = oracle.Shape(3, 4, 9, space.get("key_bits"), space.get("key_bytes"))
+    dense, tables, total = oracle.user_tree(shape, users, keys, units, 10, 4)
+    assert parts(sketch) == (total, dense, tables)
 
 
-def test_the_guarantee_and_the_cost_are_stated_once() -> None:
-    private = sketch().release(epsilon=1, delta=1e-6)
-    assert "ε = 1, δ = 1e-06, for each record added or removed" in str(private.guarantee)
-    assert "prefix tree of 5 levels" in private.guarantee.mechanism
-    assert repr(private).startswith("<PrivateHeavyHitters 4 tables of 5×256")
-    (cost,) = private.guarantee.costs
-    assert isinstance(cost, GaussianCost)
-    (pure,) = sketch().release(epsilon=1, delta=0).guarantee.costs
-    assert isinstance(pure, PureCost)
-    assert 1 - 1e-9 < pure.epsilon <= 1
-    assert "ρ = 0.5" in str(sketch().release(rho=0.5).guarantee)
-    assert str(released({}).guarantee).startswith("NOT PRIVATE")
+def colliding(texts: bool, seed: int, count: int) -> list[int] | list[bytes]:
+    """Return keys that fall into the same cells of the last level, 3×4, with the same signs."""
+    groups: dict[object, list] = {}
+    for i in range(10_000):
+        key = b"%d" % i if texts else i
+        cells = [hashing_oracle.cell(hashing_oracle.fingerprint(key), k, 4) for k in hashing_oracle.row_keys(seed, 3)]
+        group = groups.setdefault(tuple(cells), [])
+        group.append(key)
+        if len(group) == count:
+            return group
+    raise AssertionError("no such keys")
 
 
-def test_memory_preview_and_plot(tmp_path) -> None:
-    spec = dps.HeavyHitters(unit=dps.per_record(), key_bits=64).spec
-    assert (spec.rows, spec.width, spec.sketched) == (7, 4096, 6)
-    assert spec.memory == 8 * (1 + 65536 + 6 * 7 * 4096)
-    preview = spec.preview(epsilon=1, delta=1e-6)
-    assert preview.noise_scale == pytest.approx(4.2247 * np.sqrt(7 * 2), rel=1e-3)
-    assert preview.guarantee.epsilon == 1
-    released({"a": 900, "b": 500}).plot(n=2).savefig(tmp_path / "top.png")
-    released({}).plot().savefig(tmp_path / "none.png")
-    assert (tmp_path / "top.png").stat().st_size > 1000
+RNG = np.random.default_rng(1)
+REPEATED = ["", "a", "ab", "abc", "a longer one than fits", "é", *(f"key {number}" for number in range(60))]
+RECORDS = [None if number == 3 else REPEATED[number] for number in RNG.integers(0, len(REPEATED), 3_000)]
+
+
+def tables(keys: Any, **more: Any) -> list[Any]:
+    sketch = dps.HeavyHitters(unit=dps.per_record(max_weight=9), rows=3, width=64, key_bytes=8, grid=0.5)
+    sketch.update(keys, **more)
+    return list(sketch._exact().values())
 
 
 @pytest.mark.parametrize(
-    "guess",
+    ("kind", "more"),
     [
-        {}, {"records": 100, "keys": 5}, {"records": 100, "keys": 5, "skew": 1, "counts": [1]}, {"counts": [-1]},
-        {"counts": [[1]]}, {"records": -1, "keys": 5, "skew": 1}, {"records": 1, "keys": 0, "skew": 1},
+        (pa.string(), {}),
+        (pa.large_string(), {"weights": RNG.uniform(0, 12, 3_000)}),
+        (pa.binary(), {"counts": RNG.integers(0, 5, 3_000)}),
     ],
-)  # fmt: skip
-def test_guesses_at_the_data_are_checked(guess: dict[str, object]) -> None:
-    with pytest.raises(InvalidInput):
-        sketch().spec.predict(threshold=100, epsilon=1, delta=1e-6, **guess)
+    ids=["ones", "weights", "counts"],
+)
+def test_sums_make_the_same_tables(kind: pa.DataType, more: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = [RECORDS[:1_000], [], RECORDS[1_000:]]
+    column = pa.chunked_array([pa.array(piece, pa.string()).cast(kind) for piece in pieces])
+    summed = tables(column, **more)
+    monkeypatch.setattr(module, "_FEWEST", 10**9)
+    for ours, alone in zip(summed, tables(column, **more), strict=True):
+        np.testing.assert_array_equal(ours, alone)
 
 
-def test_predictions_for_simple_data() -> None:
-    spec = sketch().spec
-    clear = spec.predict(threshold=1000, counts=[5000] * 10 + [1] * 50, epsilon=1, delta=1e-6)
-    assert clear.recall == clear.precision == clear.lenient_recall == clear.lenient_precision == pytest.approx(1)
-    assert (clear.frequent, clear.threshold) == (10, 1000)
-    nothing = spec.predict(threshold=1, counts=[], epsilon=1, delta=1e-6)
-    assert nothing.frequent == nothing.found == 0
-    assert nothing.threshold > 50
-    tight = spec.predict(threshold=1000, counts=[1000] * 10, epsilon=1, delta=1e-6)
-    assert tight.recall == pytest.approx(0.5, abs=0.01)
+SCALE = 20.0
+
+
+def level(counts: np.ndarray, rows: int, width: int, *, last: bool, seed: int) -> tuple[PrefixLevel, np.ndarray]:
+    """Return a level whose first prefixes have these counts, and 12,000 prefixes in all."""
+    rng = np.random.default_rng(seed)
+    prints = rng.integers(0, 2**64, 12_000, dtype=np.uint64, endpoint=False)
+    keys = row_keys(seed, rows)
+    counters = np.zeros((rows, width), np.int64)
+    add_weighted(counters, prints[: len(counts)], keys, counts.astype(np.int64))
+    return PrefixLevel(counters + np.rint(rng.normal(0, SCALE, counters.shape)), keys, SCALE, last), prints
+
+
+LAWS = {
+    "zipf": (np.floor(20_000 / np.arange(1, 3001) ** 1.05), 5, 1024, 300.0),
+    "equal": (np.full(400, 3000.0), 5, 1024, 300.0),
+    "three rows": (np.floor(20_000 / np.arange(1, 1001) ** 1.05), 3, 1024, 500.0),
+    "noise": (np.zeros(0), 7, 1024, 60.0),
+}
+
+
+@pytest.mark.parametrize(
+    ("law", "last"), [("zipf", True), ("zipf", False), ("equal", False), ("three rows", True), ("noise", True)]
+)
+def test_a_level_passes_whom_the_slow_search_passes(law: str, last: bool) -> None:
+    """They may differ by prefixes within three errors of what is needed, and by no others."""
+    counts, rows, width, threshold = LAWS[law]
+    one, prints = level(counts, rows, width, last=last, seed=5)
+    needed = threshold if last else INNER * threshold
+    slow, error = frequent(one.counters, prints, one.row_keys, SCALE, needed)
+    passed = one.frequent(prints, threshold, None)
+    assert passed is not None
+    assert np.all(np.diff(passed.values) <= 0)
+    truth = np.append(counts, np.zeros(len(prints) - len(counts)))
+    differing = np.setxor1d(passed.places, slow)
+    assert np.all(np.abs(truth[differing] - needed) < 3 * error)
+    assert set(np.flatnonzero(truth > needed + 4 * error)) <= set(passed.places)
+    assert not np.any(truth[passed.places] < needed - 5 * error)
+
+
+@pytest.mark.parametrize("rows", [257, 1023])
+def test_a_key_in_all_of_many_rows_is_frequent(rows: int) -> None:
+    """A count of the rows that reach a threshold must hold the most rows that a spec allows."""
+    one, prints = level(np.array([5000.0]), rows, 64, last=True, seed=5)
+    assert one._reaching(one.counters, prints[:8], 2500.0).tolist() == [0]
+
+
+def searched(keys: Any, counts: Any, rows: int, width: int, seed: int = 1, bits: int = 24) -> dps.PrivateHeavyHitters:
+    sketch = dps.HeavyHitters(unit=dps.per_record(), key_bits=bits, rows=rows, width=width, seed=seed)
+    sketch.update(keys, counts=counts)
+    with seeded_noise_for_tests_only(seed):
+        return sketch.release(epsilon=1.0, delta=1e-6)
+
+
+def test_three_crowded_rows_list_no_key_that_is_not_there() -> None:
+    """Who picks candidates of the last level by what others leave of them fits the noise, and lists absent ones."""
+    seed = 2
+    rng = np.random.default_rng(seed)
+    shares = np.arange(1, 20_001) ** -1.05
+    keys = rng.choice(2**32, 20_000, replace=False)
+    counts = rng.multinomial(10**6, shares / shares.sum())
+    found = searched(keys[counts > 0], counts[counts > 0], 3, 1024, seed, bits=32).top()
+    truth = dict(zip(keys.tolist(), counts.tolist(), strict=True))
+    assert len(found) >= 60
+    assert all(low <= truth.get(key, 0) <= high for key, _, low, high in found.rows())
+    assert all(truth.get(key, 0) > 0 for key in found.key)
+
+
+def test_a_search_tells_how_far_it_is() -> None:
+    sketch = dps.HeavyHitters(unit=dps.per_record(), key_bytes=8, rows=5, width=512, seed=1)
+    sketch.update(["abcdefgh"] * 5000)
+    private = sketch.release(epsilon=1.0, delta=1e-6)
+    told: list[tuple[int, int]] = []
+    found = private.top(progress=lambda done, most: told.append((done, most)))
+    levels = len(private.tables)
+    assert found.key == ["abcdefgh"]
+    assert told[-levels:] == [(level + 1, levels) for level in range(levels)]
+    assert private.top(progress=lambda done, most: told.append((0, 0))).key == found.key
+    assert (0, 0) not in told
+
+
+@pytest.mark.parametrize("rows", [5, pytest.param(7, marks=pytest.mark.full)])
+def test_two_thousand_equal_keys_are_all_found(rows: int) -> None:
+    """Half as many as the table is wide, of 32 bits. Without a second and third look five rows miss one of them: heavy
+    keys hide it in most rows, and of those some were hidden themselves."""
+    keys = np.random.default_rng(1).choice(2**32, 2000, replace=False)
+    private = searched(keys, np.full(2000, 5000), rows, 4096, bits=32)
+    found = private.top()
+    assert private.lowest_threshold < 300
+    assert set(found.key) == set(keys.tolist())
+    assert np.all((found.low <= 5000) & (found.high >= 5000))
+
+
+def test_a_list_is_no_shorter_than_one_interval_for_all_would_make_it() -> None:
+    """Keys whose rows disagree have wide intervals of their own; far out, the one that is the same for all is narrower.
+    All of them cover, and none is absent."""
+    rng = np.random.default_rng(1)
+    keys = rng.choice(2**24, 20_000, replace=False)
+    counts = rng.multinomial(10**6, (shares := np.arange(1, 20_001) ** -1.05) / shares.sum())
+    private = searched(keys[counts > 0], counts[counts > 0], 5, 4096)
+    found = private.top()
+    truth = dict(zip(keys.tolist(), counts.tolist(), strict=True))
+    assert all(truth.get(key, 0) > 0 and low <= truth[key] <= high for key, _, low, high in found.rows())
+    inside = private._found
+    assert inside.decoded is not None
+    alone = inside.decoded.half_widths(confidence_in_each(0.95, inside.looked_at))[inside.places]
+    assert len(found) >= 1.02 * np.count_nonzero(inside.values > alone)
+    # What a confidence of its own costs the narrower of two.
+    assert np.all(inside.half_widths(0.95) <= 1.1 * alone)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_one_row_lists_no_key_that_is_not_there(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    keys = rng.choice(2**24, 3000, replace=False)
+    counts = np.floor(1e5 / np.arange(1, 3001) ** 1.05).astype(np.int64)
+    private = searched(keys, counts, 1, 1024, seed)
+    found = private.top()
+    truth = dict(zip(keys.tolist(), counts.tolist(), strict=True))
+    assert all(low <= truth.get(key, 0) <= high for key, _, low, high in found.rows())
+    assert set(found.key) <= set(truth)
+    assert found.key == []
+    assert "rows=3" in private.top(threshold=1000).note
+
+
+def test_a_search_without_a_result_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    keys = np.arange(100)
+    private = searched(keys, np.full(100, 3), 5, 1024)
+    found = private.top()
+    assert found.key == []
+    assert found.note.startswith("no key passes ")
+    assert "told from nothing" in found.note
+    assert found.note in repr(found)
+    above = private.top(threshold=10 * private.lowest_threshold)
+    assert "the threshold asked for" in above.note
+    print_estimates(found, private.guarantee, as_json=False)
+    print_estimates(found, private.guarantee, as_json=True)
+    shown = capsys.readouterr()
+    assert (shown.out + shown.err).count("o key passes") == 2
+
+
+def test_a_heavy_prefix_survives_beside_one_that_no_row_tells_from_it() -> None:
+    """Each has half of what both have, which may be all of one of them: the next level tells."""
+    sketch = dps.HeavyHitters(rows=3, width=64, unit=dps.per_record(), key_bits=32, seed=3)
+    spec = sketch.spec
+    siblings = spec.space.from_cells(np.array([134])).children(spec.space.dense_depth, np.arange(256)).prints()
+    places, signs = places_of(siblings, level_keys(spec)[0], spec.width)
+    assert np.array_equal(places[8], places[107])
+    assert np.array_equal(signs[8], signs[107])
+    key = (134 << 16) + (8 << 8) + 5
+    sketch.update([key], counts=[1000])
+    with seeded_noise_for_tests_only(1):
+        found = search(sketch.release(epsilon=1.0, delta=1e-6), 900.0)
+    assert found.keys.plain() == [key]

@@ -2,80 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import dpsketch as dps
 from dpsketch import files
 from dpsketch.bounding import Cut
-from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SpecMismatch
+from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput
 from dpsketch.noise import seeded_noise_for_tests_only
-from dpsketch.sketches import store
 from ledgers import begun
-from sensitive import everything
 
 RECORD = dps.per_record()
 # So much ε adds no noise: what is released is what was counted.
 EXACT: dict[str, Any] = {"epsilon": 1e5, "delta": 0.0}
-KEYS = st.one_of(st.text(max_size=20), st.none())
 
 
 def counted(histogram: dps.Histogram, keys: list[Any]) -> dict[Any, float]:
     found = histogram.release(**EXACT, keys=keys).estimate(keys)
     return dict(zip(found.key, found.value.tolist(), strict=True))
-
-
-@given(st.lists(KEYS, max_size=60), st.integers(0, 60), st.integers(0, 60))
-def test_any_split_is_one_pass(keys: list[str | None], one: int, two: int) -> None:
-    """Counts are those of a Counter; batches and partials leave no trace, in the content and in the draws."""
-    whole = dps.Histogram(unit=RECORD, key_type="text")
-    whole.update(keys)
-    parts = [whole.empty_like(), whole.empty_like()]
-    first, second = sorted((one, two))
-    parts[0].update(keys[second:])
-    parts[0].update(keys[:first])
-    parts[1].update(keys[first:second])
-    parts[0].merge(parts[1])
-    assert everything(parts[0]) == everything(whole)
-    names = sorted({key for key in keys if key is not None})
-    if names:
-        assert counted(whole, names) == dict(Counter(key for key in keys if key is not None))
-    assert whole.skipped_nulls == keys.count(None)
-    for budget in ({"epsilon": 1.0, "delta": 0.1}, {"epsilon": 1.0, "delta": 0.1, "others": True}):
-        with seeded_noise_for_tests_only(5):
-            one_pass = whole.release(**budget)
-        with seeded_noise_for_tests_only(5):
-            merged = parts[0].release(**budget)
-        assert files.encode(one_pass.to_document()) == files.encode(merged.to_document())
-
-
-@given(st.lists(st.tuples(KEYS, st.one_of(st.integers(0, 4), st.none())), max_size=60), st.integers(0, 60))
-def test_users_may_come_in_any_order_and_in_several_partials(records: list[Any], cut: int) -> None:
-    unit = dps.per_user(max_keys=2, max_weight=3)
-    keys, users = [key for key, _ in records], [user for _, user in records]
-
-    def add(histogram: dps.Histogram, part: slice) -> dps.Histogram:
-        histogram.update(pa.array(keys[part], pa.string()), users=pa.array(users[part], pa.int64()))
-        return histogram
-
-    whole = add(dps.Histogram(unit=unit), slice(None))
-    part = add(add(whole.empty_like(), slice(cut, None)), slice(0, 0))
-    part.merge(add(whole.empty_like(), slice(0, cut)))
-    assert everything(part) == everything(whole)
-    with seeded_noise_for_tests_only(5):
-        one_pass = whole.release(epsilon=1.0, delta=0.1, others=True)
-    with seeded_noise_for_tests_only(5):
-        merged = part.release(epsilon=1.0, delta=0.1, others=True)
-    assert files.encode(one_pass.to_document()) == files.encode(merged.to_document())
 
 
 def test_a_user_counts_on_so_many_keys_and_by_so_much() -> None:
@@ -96,13 +45,17 @@ def test_a_user_counts_on_so_many_keys_and_by_so_much() -> None:
 
 
 def test_all_keys_of_a_user_have_the_same_chance_to_count() -> None:
-    """Each of 6 keys is among the 2 that count in a third of the releases. False-positive rate below 1e-6."""
+    """Each of 6 keys is among the 2 that count for a third of 1,200 users, and for others in the next release.
+
+    The false-positive rate of two releases is below 1e-5: twelve counts may be five deviations off.
+    """
     histogram = dps.Histogram(unit=dps.per_user(max_keys=2), key_type="int")
-    histogram.update(list(range(6)), users=[7] * 6)
-    histogram.update([9], users=[8])
-    found = sum(np.array(list(counted(histogram, list(range(6))).values())) for _ in range(1200))
-    assert found.sum() == 2400
-    assert np.all(np.abs(found - 400) < 5 * np.sqrt(1200 * (1 / 3) * (2 / 3)))
+    histogram.update(np.tile(np.arange(6), 1200), users=np.repeat(np.arange(1200), 6))
+    one, two = (np.array(list(counted(histogram, list(range(6))).values())) for _ in range(2))
+    for found in (one, two):
+        assert found.sum() == 2400
+        assert np.all(np.abs(found - 400) < 5 * np.sqrt(1200 * (1 / 3) * (2 / 3)))
+    assert not np.array_equal(one, two)
 
 
 def test_weights_are_clipped_and_counts_are_records() -> None:
@@ -132,15 +85,6 @@ def test_the_list_is_published_whole_and_alone() -> None:
     assert both.guarantee.delta == 1e-6
 
 
-def test_zero_concentrated_budgets_need_a_list() -> None:
-    histogram = dps.Histogram(unit=dps.per_user(max_keys=4), key_type="int")
-    histogram.update([1, 2], users=[1, 1])
-    private = histogram.release(rho=0.1, keys=[1, 2, 3])
-    assert private.guarantee.rho == 0.1
-    with pytest.raises(InvalidInput, match="rho= needs a public list"):
-        histogram.release(rho=0.1)
-
-
 def test_names_in_the_order_of_names() -> None:
     """Whatever the counts are: an order by exact counts would show them."""
     for heavy in ("a", "b", "c"):
@@ -149,17 +93,12 @@ def test_names_in_the_order_of_names() -> None:
         assert histogram.release(epsilon=1.0, delta=1e-6).keys == ["a", "b", "c"]
 
 
-def test_all_other_keys() -> None:
-    rng = np.random.default_rng(1)
-    keys = rng.zipf(1.5, 20_000) % 10_000
-    histogram = dps.Histogram(unit=RECORD, key_type="int")
-    histogram.update(keys)
-    private = histogram.release(epsilon=1.0, delta=1e-6, others=True)
-    truth = np.count_nonzero(~np.isin(keys, private.keys))
-    assert private.others is not None
-    assert private.others.low <= truth <= private.others.high
-    assert private.others.high - private.others.low < 0.5 * truth + 400
-    assert histogram.release(epsilon=1.0, delta=1e-6).others is None
+def test_a_key_that_is_not_there_reads_zero_up_to_the_threshold() -> None:
+    histogram = dps.Histogram(unit=RECORD)
+    histogram.update(["a"] * 100 + ["b"] * 10)
+    found = histogram.release(epsilon=1.0, delta=1e-6).estimate(["b", "never"])
+    assert found.value.tolist() == found.low.tolist() == [0, 0]
+    assert np.all((found.high >= 15) & (found.high < 25))
 
 
 @pytest.mark.parametrize("form", ["weighted", "rounds"])
@@ -181,8 +120,6 @@ def test_users_with_many_keys(form: Any) -> None:
     assert len(alone.keys) >= len(people) - 10
     with pytest.raises(InvalidInput, match="names only"):
         alone.estimate([1])
-    again = dps.load(files.encode(alone.to_document()))
-    assert again.keys == alone.keys
 
 
 @pytest.mark.parametrize("epsilon", [0.6, 3.0])
@@ -201,29 +138,6 @@ def test_a_stated_bound_is_not_cut_further_where_noise_is_smaller_than_the_cut(e
     assert abs(np.mean(private.values) - 4_000) < 200
 
 
-def test_a_list_says_nothing_of_its_type() -> None:
-    histogram = dps.Histogram(unit=RECORD)
-    histogram.update([5] * 10)
-    assert histogram.spec.key_type is None
-    rare = histogram.release(epsilon=0.1, delta=1e-6)
-    empty = dps.Histogram(unit=RECORD).release(epsilon=0.1, delta=1e-6)
-    assert rare.keys == []
-    assert files.encode(rare.to_document()) == files.encode(empty.to_document())
-    with pytest.raises(SpecMismatch):
-        histogram.update(["text"])
-    # A public list of another type is one that nobody has any of; to refuse it would tell.
-    assert abs(histogram.release(epsilon=5.0, delta=0, keys=["5"]).values[0]) < 10
-
-
-def test_a_key_that_is_not_there_reads_zero_up_to_the_threshold() -> None:
-    histogram = dps.Histogram(unit=RECORD)
-    histogram.update(["a"] * 100 + ["b"] * 10)
-    found = histogram.release(epsilon=1.0, delta=1e-6).estimate(["b", "never"])
-    assert found.value.tolist() == [0, 0]
-    assert found.low.tolist() == [0, 0]
-    assert np.all((found.high >= 15) & (found.high < 25))
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -231,6 +145,8 @@ def test_a_key_that_is_not_there_reads_zero_up_to_the_threshold() -> None:
         ({"epsilon": 1.0, "delta": 1e-6, "unknown": False}, "nothing would be published"),
         ({"epsilon": 1.0, "delta": 1e-6, "form": "weighted"}, "for users with many keys"),
         ({"epsilon": 1.0, "delta": 1e-6, "names_only": True}, "gains nothing"),
+        ({"rho": 0.1}, "rho= needs a public list"),
+        ({"epsilon": 1.0, "delta": 1e-6, "form": "nonsense"}, "form is one of"),
         ({"epsilon": 1.0, "delta": 1e-6, "keys": ["a"], "form": "rounds"}, "Laplace or Gaussian"),
         ({"epsilon": 1.0, "delta": 0.0, "keys": ["a"], "form": "gaussian"}, "needs delta > 0 or rho"),
         ({"epsilon": 1.0, "delta": 1e-6, "keys": ["a", None]}, "a null is not a key"),
@@ -245,78 +161,14 @@ def test_what_cannot_be_released_is_refused_before_anything_is_charged(options: 
     assert ledger.datasets() == []
 
 
-def test_pure_privacy_of_a_list_needs_no_common_start() -> None:
-    """Keys are compared by value: nothing rests on a hash that partials would have to share."""
-    one, two = dps.Histogram(unit=RECORD), dps.Histogram(unit=RECORD)
-    one.update(["a long text " * 9] * 3)
-    two.update(["a long text " * 9] * 4 + ["b"])
-    one.merge(two)
-    private = one.release(**EXACT, keys=["a long text " * 9, "b"])
-    assert private.values.tolist() == [7, 1]
-    assert private.guarantee.delta == 0
-
-
-def forged(document: Any, **changes: Any) -> bytes:
-    """A file whose law has other fields."""
-    (receipt,) = document.header["receipts"]
-    (law,) = receipt["laws"]
-    receipts = [{**receipt, "laws": [{**law, **changes}]}]
-    return files.encode(replace(document, header={**document.header, "receipts": receipts}))
-
-
-def law_of(document: Any) -> dict[str, Any]:
-    (receipt,) = document.header["receipts"]
-    (law,) = receipt["laws"]
-    return dict(law)
-
-
-def test_a_file_that_promises_more_than_its_threshold_is_refused() -> None:
-    histogram = dps.Histogram(unit=RECORD)
-    histogram.update(["a"] * 100)
-    document = histogram.release(epsilon=1.0, delta=1e-6).to_document()
-    law = law_of(document)
-    quiet = {"type": "RoundedGaussian", "sigma": 0.1}
-    assert dps.load(forged(document)).keys == ["a"]
-    for change in ({"cutoff": law["cutoff"] - 1}, {"epsilon": 0.5}, {"noise": quiet}):
-        with pytest.raises(FileRefused):
-            dps.load(forged(document, **change))
-    counts = replace(document, arrays={**document.arrays, "entries__table": np.array([law["cutoff"] - 1])})
-    with pytest.raises(FileRefused):
-        dps.load(files.encode(counts))
-
-
-def test_a_release_of_the_largest_weights_is_written_and_read() -> None:
-    """The square of such a weight passes 64 bits, and a file's law states it."""
-    histogram = dps.Histogram(unit=dps.per_user(4, max_weight=2**40), key_type="int")
-    private = histogram.release(epsilon=1.0, delta=1e-6, form="gaussian")
-    document = private.to_document()
-    again: Any = dps.load(files.encode(document))
-    assert again.law == private.law
-    table = law_of(document)["table"]
-    for wrong in ("1", "+" + table["move"]["squared"], "0" + table["move"]["squared"], table["move"]["squared"] + "0"):
-        with pytest.raises(FileRefused):
-            dps.load(forged(document, table={**table, "move": {**table["move"], "squared": wrong}}))
-
-
-def test_the_same_forms_by_name() -> None:
-    histogram = dps.Histogram(unit=dps.per_user(max_keys=np.int64(4)))
-    histogram.update(["a"], users=["x"])
-    for form in ("truncated", "laplace", "gaussian", "weighted", "rounds"):
-        private = histogram.release(epsilon=np.float64(1.0), delta=np.float64(1e-6), form=form)
-        assert private.law.form == form
-        again = dps.load(files.encode(private.to_document()))
-        assert again.to_document().header == private.to_document().header
-        assert str(private.guarantee) == str(again.guarantee)
-
-
 def test_users_counts_never_wrap() -> None:
     """Users who could carry a key past 2⁶² together are refused, before anything changes."""
     histogram = dps.Histogram(unit=dps.per_user(1, max_weight=2**40), key_type="int")
-    heavy = {"weights": np.full(2**21, 2.0**40)}
-    histogram.update(np.ones(2**21, np.int64), users=np.arange(2**21), **heavy)
+    batch: dict[str, Any] = {"keys": np.ones(2**20, np.int64), "weights": np.full(2**20, 2.0**40)}
     other = histogram.empty_like()
     other.update([1], users=[-1], weights=[1])
-    histogram.update(np.ones(2**21, np.int64), users=np.arange(2**21, 2**22), **heavy)
+    for start in range(0, 2**22, 2**20):
+        histogram.update(users=np.arange(start, start + 2**20), **batch)
     with pytest.raises(CounterOverflow):
         histogram.update([1], users=[-1], weights=[1])
     with pytest.raises(CounterOverflow):
@@ -324,167 +176,19 @@ def test_users_counts_never_wrap() -> None:
     assert counted(histogram, [1])[1] == pytest.approx(2.0**62, rel=1e-6)
 
 
-@pytest.mark.parametrize("act", ["release", "cut", "write"])
-def test_reading_that_is_interrupted_changes_nothing(act: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables are made when they are asked; whatever interrupts that, nobody counts twice."""
-    unit = dps.per_user(3, max_weight=1000)
-
-    def filled() -> dps.Histogram:
-        histogram = dps.Histogram(unit=unit, key_type="int")
-        histogram.update([1, 2, 3], users=[1, 2, 3], weights=[10, 20, 30])
-        return histogram
-
-    acts = {
-        "release": lambda sketch: sketch.release(**EXACT, keys=[1, 2, 3]),
-        "cut": lambda sketch: sketch.cut,
-        "write": lambda sketch: sketch.to_sensitive_bytes(),
-    }
-    sketch = filled()
-    whole = store.PrivateDatabase.run
-
-    def interrupted(self: Any, statement: str) -> int:
-        whole(self, statement)
-        if "grouped" in statement:
-            raise KeyboardInterrupt
-        return 0
-
-    monkeypatch.setattr(store.PrivateDatabase, "run", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        acts[act](sketch)
-    monkeypatch.undo()
-    assert counted(sketch, [1, 2, 3]) == {1: 10, 2: 20, 3: 30}
-
-
-@pytest.mark.parametrize("case", ["list", "threshold", "rounds", "others"])
-def test_a_release_is_held_to_its_unit_when_it_is_read(case: str) -> None:
-    """Whatever a file states of its noise must cover its guarantee, for the unit that it states."""
-    users = dps.Histogram(unit=dps.per_user(12, neighbours="replace"), key_type="int")
-    users.update([1, 2], users=[1, 1])
-    given_: dict[str, Any] = {
-        "list": {"delta": 0.0, "keys": [1]},
-        "threshold": {"delta": 1e-6, "form": "gaussian"},
-        "rounds": {"delta": 1e-6, "form": "rounds", "others": True},
-        "others": {"delta": 1e-6, "form": "laplace", "others": True},
-    }[case]
-    document = users.release(epsilon=1.0, **given_).to_document()
-    law, spec = law_of(document), document.header["spec"]
-    small = {"type": "RoundedGaussian", "sigma": 0.001}
-    sharp = {"type": "DiscreteLaplace", "epsilon": 1000.0, "sensitivity": 1}
-    changes = [{"noise": small}, {"noise": sharp}, {"noises": [small]}, {"total": sharp}, {"neighbours": "add_remove"}]
-    changes += [{"epsilon": 0.1}, {"cutoff": 5}, {"cutoffs": [1, 1]}]
-    if "counts" in law:
-        counts = law["counts"]
-        changes += [{"counts": {**counts, "noises": [each]}} for each in (small, sharp)]
-        changes += [{"counts": {**counts, "keys": 1}}, {"counts": {**counts, "others": not counts["others"]}}]
-    for table in ("table", "weights"):
-        if table in law:
-            move = law[table]["move"]
-            changes += [
-                {table: {**law[table], "move": {**move, name: move[name] + 1}}}
-                for name in ("l1", "squared", "cells", "most")
-            ]
-    for wrong in (change for change in changes if change.keys() <= law.keys()):
-        with pytest.raises(FileRefused):
-            dps.load(forged(document, **wrong))
-    text = {**document.header, "spec": {**spec, "key_type": "text"}}
-    if len(document.arrays["entries__listed"]):
-        with pytest.raises(FileRefused):
-            dps.load(files.encode(replace(document, header=text)))
-
-
-@pytest.mark.parametrize("law", ["flat", "poisson", "geometric", "uniform", "zipf"])
+@pytest.mark.parametrize("law", ["flat", "zipf"])
 def test_all_other_keys_are_covered_whatever_their_law(law: str) -> None:
-    """In each of 20 releases; a release may miss with 5%, and the interval is conservative."""
-    rng = np.random.default_rng(3)
-    sizes = {
-        "flat": np.full(5_000, 20),
-        "poisson": rng.poisson(25, 5_000),
-        "geometric": rng.geometric(0.1, 5_000),
-        "uniform": rng.integers(1, 100, 5_000),
-        "zipf": np.minimum(rng.zipf(1.5, 5_000), 10_000),
-    }[law]
+    """In each of 8 releases: more than 3 conservative 95% intervals miss with a probability below 1e-3."""
+    sizes = {"flat": np.full(5_000, 20), "zipf": np.minimum(np.random.default_rng(3).zipf(1.5, 5_000), 10_000)}[law]
     histogram = dps.Histogram(unit=RECORD, key_type="int")
     histogram.update(np.arange(5_000), counts=sizes)
-    covered = []
-    for _ in range(20):
+    covered = 0
+    for _ in range(8):
         private = histogram.release(epsilon=1.0, delta=1e-6, others=True, keys=list(range(50)), unknown=True)
         truth = sizes.sum() - sizes[private.keys].sum()
         assert private.others is not None
-        covered.append(private.others.low <= truth <= private.others.high)
-    assert np.mean(covered) >= 0.9
-
-
-def test_what_was_not_found_may_count_up_to_its_ceiling() -> None:
-    """In units and not in users, and also where a user has more keys than take part in a round."""
-    for unit, grid, keys in ((dps.per_user(5, max_weight=50), 1, 5), (dps.per_user(1000), 1, 1000)):
-        histogram = dps.Histogram(unit=unit, grid=grid, key_type="int")
-        people = 60
-        users, held = np.repeat(np.arange(people), keys), np.tile(np.arange(keys), people)
-        histogram.update(held, users=users, weights=np.full(len(users), unit.max_weight))
-        private = histogram.release(epsilon=0.5, delta=1e-6, form="weighted")
-        missing = [key for key in range(keys) if key not in set(private.keys)]
-        assert missing
-        assert np.all(private.estimate(missing).high >= people * unit.max_weight * min(1, 10 / keys))
-
-
-@pytest.mark.parametrize("keys", [110, 1000])
-def test_the_ceiling_of_what_was_not_found_is_hardly_above_the_exact_one(keys: int) -> None:
-    """A user with more keys than take part gives one its weight with a chance. Of so many who hold it, as few as the
-    noise may have hidden do with a probability below a half of that allowed."""
-    from scipy.special import bdtr
-    from scipy.stats import norm
-
-    histogram = dps.Histogram(unit=dps.per_user(keys), key_type="int")
-    histogram.update([1], users=["a"])
-    private = histogram.release(epsilon=0.5, delta=1e-6, form="weighted")
-    finding: Any = private.law
-    reach = finding.noises[-1].sigma * norm.isf(0.025 / 2)
-    hidden = (finding.cutoffs[-1] + reach) / (2**20 / 10)
-    holders = np.arange(1, 20_000)
-    least = holders[bdtr(np.floor(hidden), holders, 100 / keys) <= 0.025 / 2][0]
-    high = private.estimate([7]).high[0]
-    assert least <= high <= 1.1 * least
-
-
-def test_names_alone_come_without_counts() -> None:
-    histogram = dps.Histogram(unit=dps.per_user(2))
-    histogram.update(["a"] * 500, users=list(range(500)))
-    for form in (None, "gaussian", "laplace"):
-        private = histogram.release(epsilon=1.0, delta=1e-6, names_only=True, form=form)
-        assert private.keys == ["a"]
-        assert not len(private.values)
-    with pytest.raises(InvalidInput, match="keys= too"):
-        histogram.release(epsilon=1.0, delta=1e-6, names_only=True, keys=["a"], unknown=True)
-    with pytest.raises(InvalidInput, match="form is one of"):
-        histogram.release(epsilon=1.0, delta=1e-6, form="nonsense")
-
-
-@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["ann", "bob", "cid"]), pl.String])
-def test_columns_with_dictionaries(kind: Any) -> None:
-    column = pl.Series(["ann", "bob", "ann", None], dtype=kind)
-    histogram = dps.Histogram(unit=dps.per_user(2))
-    histogram.update(column, users=column)
-    histogram.update(column[:2], users=column[:2])
-    assert counted(histogram, ["ann", "bob", "cid"]) == {"ann": 1, "bob": 1, "cid": 0}
-    assert histogram.skipped_nulls == 1
-    with pytest.raises(InvalidInput, match="a null is not a key"):
-        histogram.release(**EXACT, keys=pa.array(["a", None]).dictionary_encode())
-
-
-def test_users_of_two_types_do_not_merge() -> None:
-    one, two = dps.Histogram(unit=dps.per_user(2)), dps.Histogram(unit=dps.per_user(2))
-    one.update(["a"], users=[1])
-    two.update(["a"], users=["1"])
-    before = everything(one)
-    with pytest.raises(SpecMismatch, match="these users are text, and those counted before are whole numbers"):
-        one.merge(two)
-    assert everything(one) == before
-
-
-def test_hardly_any_budget_is_drawn_at_once() -> None:
-    histogram = dps.Histogram(unit=RECORD)
-    histogram.update(["a", "b"] * 5)
-    assert histogram.release(epsilon=1e-11, delta=1e-6).keys == []
+        covered += private.others.low <= truth <= private.others.high
+    assert covered >= 5
 
 
 @pytest.mark.parametrize("kind", [dps.Histogram, partial(dps.VoteHistogram, max_counters=4096)])
@@ -493,13 +197,10 @@ def test_integers_are_published_as_they_came_or_refused(kind: Any) -> None:
     large = 2**63 + 5
     columns = [np.array([large, 1], np.uint64), [large], pa.array([1, large], pa.uint64()), [large, -1]]
     columns.append(pa.array([1, large, 1], pa.uint64()).dictionary_encode())
-    for unit in (dps.per_record(), dps.per_user(max_keys=3)):
-        for column in columns:
-            histogram = kind(unit=unit)
-            users = {} if unit.level == "record" else {"users": list(range(len(column)))}
-            with pytest.raises(InvalidInput, match=r"below 2\*\*63.*as text") as refused:
-                histogram.update(column, **users)
-            assert str(large) not in str(refused.value)
+    for column in columns:
+        with pytest.raises(InvalidInput, match=r"below 2\*\*63.*as text") as refused:
+            kind(unit=dps.per_user(max_keys=3)).update(column, users=list(range(len(column))))
+        assert str(large) not in str(refused.value)
     histogram = kind(unit=dps.per_record())
     least, most = -(2**63), 2**63 - 1
     histogram.update(np.array([7, most] * 400, np.uint64))
@@ -528,10 +229,12 @@ def test_what_bounds_cut_of_users_is_told_with_weights() -> None:
     assert again.cut == replace(expected, records=5, offered=19, counted=expected.counted + 1)
 
 
-@pytest.mark.parametrize("keys", [[1, 2, 3], None])
-@pytest.mark.parametrize("unit", [dps.per_record(), dps.per_user(5), dps.per_user(2, neighbours="replace")])
+@pytest.mark.parametrize(
+    ("keys", "unit"),
+    [(None, dps.per_record()), ([1, 2, 3], dps.per_user(5)), (None, dps.per_user(2, neighbours="replace"))],
+)
 def test_a_window_of_days_is_read_back(keys: Any, unit: Any) -> None:
-    """With its answers and its guarantee, for the unit that it states; no other noise or threshold is taken."""
+    """With its answers and its guarantee, for the unit that it states; names that come twice are refused."""
     days = {} if unit.level == "record" else {"user_days": 2}
     sketch = dps.Histogram(unit=unit, key_type="int")
     stream = dps.ContinualSketch(sketch, days=4, epsilon=8.0, delta=1e-6, keys=keys, **days)
@@ -547,25 +250,6 @@ def test_a_window_of_days_is_read_back(keys: Any, unit: Any) -> None:
     one, two = (each.estimate([1, 2, 3]) for each in (again, window))
     assert (one.value.tolist(), one.high.tolist()) == (two.value.tolist(), two.high.tolist())
     assert again.facts() == window.facts()
-    if keys is None:
-        assert again.estimate([9]).high == window.estimate([9]).high
-    (receipt,) = document.header["receipts"]
-    (law,) = receipt["laws"]
-    derived = document.header["derived"]["counts"]
-
-    def stated(law: Any, **changes: Any) -> bytes:
-        receipts = [{**receipt, "laws": [law]}]
-        counts = {**derived, "publications": law, **changes}
-        header = {**document.header, "receipts": receipts, "derived": {"counts": counts}}
-        return files.encode(replace(document, header=header))
-
-    assert dps.load(stated(law)).keys == [1, 2, 3]
-    for change in ({"noise": {**law["noise"], "sigma": law["noise"]["sigma"] / 2}}, {"days": 3}):
-        with pytest.raises(FileRefused):
-            dps.load(stated({**law, **change}))
-    for day in (0, 5):
-        with pytest.raises(FileRefused):
-            dps.load(stated(law, day=day))
     nameless = {**document.arrays, "counts__names": np.array([1, 1, 2])}
     with pytest.raises(FileRefused):
         dps.load(files.encode(replace(document, arrays=nameless)))

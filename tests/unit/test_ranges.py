@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch import accounting, files
-from dpsketch.errors import InvalidInput, SpecMismatch
-from dpsketch.noise import DiscreteLaplace
-from dpsketch.sketches.ranges import RangeSketch, RangeSketchSpec
+from dpsketch import files
+from dpsketch.errors import InvalidInput
+from dpsketch.sketches.ranges import RangeSketch
 from dpsketch.sketches.ranges.levels import DenseLevel, cell_levels, segments
 from oracles import ranges as oracle
 
@@ -36,21 +33,7 @@ def same(one: RangeSketch, other: RangeSketch) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(content(one), content(other), strict=True))
 
 
-def test_levels_count_leading_bits() -> None:
-    """Without noise to speak of, every node has the number of values that begin with its bits."""
-    some = sketch(bits=6, level_bits=2)
-    values = np.array([0, 1, 17, 17, 63, 40])
-    some.update(values)
-    private = some.release(epsilon=1e6, delta=0.5)
-    expected = [np.bincount(values >> (6 - depth), minlength=1 << depth) for depth in (0, 2, 4, 6)]
-    assert np.array_equal(private.dense, np.concatenate(expected))
-    assert private.spec.dense_depths == (0, 2, 4, 6)
-    assert private.tables.size == 0
-
-
-@pytest.mark.parametrize(
-    ("bits", "level_bits"), [(20, 2), (21, 2), (19, 3), (24, 8), (17, 1), (1, 2), (64, 2), (63, 4)]
-)
+@pytest.mark.parametrize(("bits", "level_bits"), [(19, 3), (17, 1), (1, 2), (64, 2)])
 def test_exact_answers_without_noise(bits: int, level_bits: int) -> None:
     """With next to no noise and few values, ranges, ranks and quantiles are exact, whatever the shape of the tree."""
     last = 2**bits - 1
@@ -107,28 +90,6 @@ def levels_of(
     return levels
 
 
-def test_fourth_cumulants_and_steps_are_those_of_the_weights_that_each_counter_has() -> None:
-    """An answer is linear in the counters: its weights are answers to trees with a single 1, one after the other."""
-    depths, variances, fourths = [0, 1, 3, 4], [3.0, 1.0, 2.0, 5.0], [7.0, 2.0, 30.0, 11.0]
-    pairs = [(0, 15), (5, 5), (0, 0), (15, 15), (3, 4), (7, 8), (1, 14), (8, 11), (2, 12)]
-    low, high = (np.array(ends, dtype=np.uint64) for ends in zip(*pairs, strict=True))
-    ones = np.eye(sum(1 << depth for depth in depths))
-    kinds = np.repeat(fourths, [1 << depth for depth in depths])
-    for weights in ((0.0, 1.0, 0.0), (1.0, 1.0, 0.0), (0.3, 0.3, -0.7)):
-        asked = np.tile(weights, (len(pairs), 1))
-        expected, steps = np.zeros(len(pairs)), np.zeros(len(pairs))
-        for one, fourth in zip(ones, kinds, strict=True):
-            counters = np.split(one, np.cumsum([1 << depth for depth in depths])[:-1])
-            found = segments(levels_of(counters, depths, variances, fourths, 3), low, high)
-            weight, _ = found.combined(asked)
-            expected += fourth * weight**4
-            steps = np.maximum(steps, np.abs(weight))
-        cumulants, largest = found.drawn(asked)
-        assert cumulants == pytest.approx(expected, rel=1e-9)
-        assert np.all(largest >= steps * (1 - 1e-9))
-        assert np.all(largest <= 1.2 * steps)
-
-
 def test_values_outside_are_refused_or_clamped() -> None:
     strict, loose, by_hand = (sketch(start=-100, bits=18, outside=rule) for rule in ("refuse", "clamp", "clamp"))
     end = -100 + 2**18 - 1
@@ -144,13 +105,6 @@ def test_values_outside_are_refused_or_clamped() -> None:
     assert same(loose, by_hand)
 
 
-def test_a_null_in_a_domain_without_zero_is_no_value() -> None:
-    some = sketch(start=1000, bits=8)
-    some.update(pa.array([None, 1001, None]))
-    assert some.skipped_nulls == 2
-    assert content(some)[0].sum() == 1
-
-
 def test_starts_and_ends_of_64_bits(seeded: None) -> None:
     signed, unsigned = sketch(bits=64, start=-(2**63), level_bits=8), sketch(bits=64, level_bits=8)
     signed.update([-(2**63), 0, 2**63 - 1], counts=[5000] * 3)
@@ -161,36 +115,14 @@ def test_starts_and_ends_of_64_bits(seeded: None) -> None:
     assert private.range(1, 2**63 - 1).value == pytest.approx(5000, abs=200)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"bits": 0}, {"bits": 65}, {"bits": 8.0}, {"bits": True}, {"rows": 4}, {"width": 1}, {"unit": None},
-        {"start": 0.5}, {"start": 2**63}, {"start": -1, "bits": 64}, {"start": 2**63 - 1, "bits": 64},
-        {"outside": "wrap"}, {"level_bits": 0}, {"level_bits": 9}, {"grid": 0},
+def test_bad_shapes_are_refused() -> None:
+    for changes in (
+        {"bits": 65}, {"bits": 8.0}, {"bits": True}, {"rows": 4}, {"width": 1}, {"unit": None}, {"start": 0.5},
+        {"start": 2**63}, {"start": -1, "bits": 64}, {"outside": "wrap"}, {"level_bits": 9}, {"grid": 0},
         {"bits": 64, "rows": 1023, "width": 2**20},
-    ],
-)  # fmt: skip
-def test_bad_shapes_are_refused(changes: dict[str, object]) -> None:
-    with pytest.raises(InvalidInput):
-        sketch(**changes)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"keys": ["a"]}, "integer"),
-        ({"keys": [1.5]}, "cannot be counted"),
-        ({"keys": [True]}, "integer"),
-    ],
-)
-def test_keys_of_another_kind_are_refused_and_change_nothing(arguments: dict[str, object], message: str) -> None:
-    some = sketch()
-    some.update([3])
-    before = content(some)
-    keys = arguments.pop("keys")
-    with pytest.raises((InvalidInput, SpecMismatch), match=message):
-        some.update(keys, **arguments)
-    assert all(np.array_equal(a, b) for a, b in zip(content(some), before, strict=True))
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput):
+            sketch(**changes)
 
 
 def test_queries_are_checked() -> None:
@@ -200,14 +132,9 @@ def test_queries_are_checked() -> None:
             private.range(low, high)
     with pytest.raises(InvalidInput, match="equally many"):
         private.ranges([10, 11], [12])
-    for share in (-0.1, 1.1, math.nan, "0.5", True, None):
+    for share, confidence in ((-0.1, 0.9), (1.1, 0.9), (math.nan, 0.9), ("0.5", 0.9), (True, 0.9), (0.5, 1), (0.5, 0)):
         with pytest.raises(InvalidInput):
-            private.quantile(share)
-    for confidence in (0, 1, 2, math.nan):
-        with pytest.raises(InvalidInput):
-            private.rank(11, confidence=confidence)
-        with pytest.raises(InvalidInput):
-            private.quantile(0.5, confidence=confidence)
+            private.quantile(share, confidence=confidence)
     assert len(private.ranges([], [])) == 0
     assert private.quantiles([]) == []
 
@@ -217,57 +144,9 @@ def test_quantiles_are_in_order_and_in_the_domain(seeded: None) -> None:
     for records in (0, 2000):
         some = sketch(bits=18, start=-50)
         some.update(np.arange(records))
-        shares = np.linspace(0, 1, 41)
-        found = some.release(epsilon=0.5, delta=1e-6).quantiles(shares)
-        for one in found:
-            assert -50 <= one.low <= one.value <= one.high < -50 + 2**18
-        if records:
-            assert all(a.value <= b.value for a, b in pairwise(found))
-
-
-def test_weights_and_the_grid() -> None:
-    some = sketch(unit=dps.per_record(max_weight=2.0), grid=0.5, bits=8)
-    some.update([3] * 4000 + [200] * 4000, weights=[1.5] * 4000 + [9.0] * 4000)
-    private = some.release(epsilon=1, delta=1e-6)
-    assert private.range(0, 100).value == pytest.approx(6000, abs=150)
-    assert private.range(101, 255).value == pytest.approx(8000, abs=150)
-
-
-def test_pure_privacy_gets_laplace_noise_at_every_level() -> None:
-    private = sketch(bits=20, rows=3, width=32).release(epsilon=1.0, delta=0)
-    noise = private.noise
-    assert private.guarantee.delta == 0
-    assert 1 - 1e-9 < noise.total.epsilon + noise.dense.epsilon + noise.leaf.epsilon <= 1.0
-    assert noise.leaf.sensitivity == 2 * 3
-
-
-def test_the_base_is_the_best_one() -> None:
-    """Standard deviations of a rank over 32 bits, as the spec's notes give them, in units of one counter's noise."""
-    unit = 1 / accounting.gaussian_mu(1.0, 1e-6)
-    spec = RangeSketchSpec(32, dps.per_record())
-    figures = {
-        bits: replace(spec, level_bits=bits).preview(epsilon=1.0, delta=1e-6).predicted_error / unit
-        for bits in (1, 2, 3, 4, 8)
-    }
-    assert figures == pytest.approx({1: 11.4, 2: 11.2, 3: 12.0, 4: 13.4, 8: 29.0}, rel=0.04)
-    assert min(figures, key=figures.__getitem__) == 2
-    pure = {bits: replace(spec, level_bits=bits).preview(epsilon=1.0, delta=0).predicted_error for bits in (2, 4)}
-    assert pure[4] < pure[2]
-
-
-def test_predictions_grow_with_what_may_collide() -> None:
-    spec = RangeSketchSpec(32, dps.per_record())
-    budget = {"epsilon": 1.0, "delta": 1e-6}
-    worst = spec.predict_rank_error(records=10**6, **budget)
-    spread = spec.predict_rank_error(records=10**6, span=2**31, **budget)
-    few = spec.predict_rank_error(records=100, **budget)
-    assert few.noise == spread.noise == worst.noise == pytest.approx(spec.preview(**budget).predicted_error)
-    assert few.noise <= few.typical < spread.typical < worst.typical < worst.largest
-    dense = RangeSketchSpec(16, dps.per_record()).predict_rank_error(records=10**9, **budget)
-    assert dense.noise == dense.typical
-    for wrong in ({"records": 0}, {"records": math.nan}, {"records": 5, "span": -1}, {"records": "5"}):
-        with pytest.raises(InvalidInput):
-            spec.predict_rank_error(**wrong, **budget)
+        found = some.release(epsilon=0.5, delta=1e-6).quantiles(np.linspace(0, 1, 41))
+        assert all(-50 <= one.low <= one.value <= one.high < -50 + 2**18 for one in found)
+        assert not records or all(a.value <= b.value for a, b in pairwise(found))
 
 
 def test_a_release_tells_about_itself(tmp_path: Path, seeded: None) -> None:
@@ -278,30 +157,7 @@ def test_a_release_tells_about_itself(tmp_path: Path, seeded: None) -> None:
     assert facts["levels"] == 10
     assert facts["records"]["low"] < 2**18 / 13 < facts["records"]["high"]
     assert len(facts["quartiles"]) == 3
-    private.plot(points=50).savefig(tmp_path / "curve.png")
-    assert (tmp_path / "curve.png").stat().st_size > 5000
-    assert "NOT PRIVATE" in repr(private)
+    assert private.plot(points=50).axes
     found = private.ranges([0, 5], [10, 2**18 - 1])
     assert found.key == [(0, 10), (5, 2**18 - 1)]
     assert private.ranks([4, 9]).key == [4, 9]
-
-
-@pytest.mark.parametrize("epsilon", [1.0, 2.0, 4.0, 6.0, 7.0, 12.0])
-def test_intervals_of_few_whole_draws_cover_by_the_law_itself(epsilon: float) -> None:
-    """Noise of hardly more than a whole number: the error's law is added up, step by step."""
-    sketch = dps.RangeSketch(bits=1, unit=dps.per_record())
-    release = sketch.release(epsilon=epsilon, delta=0)
-    found = release.ranges([0], [1])
-    half = float(found.high[0] - found.low[0]) / 2
-    steps = np.arange(-60, 61)
-
-    def law(noise: DiscreteLaplace) -> Any:
-        p = math.exp(-noise.epsilon / noise.sensitivity)
-        return (1 - p) / (1 + p) * p ** np.abs(steps)
-
-    top, cells = release.noise.total, release.noise.dense
-    both = np.convolve(law(cells), law(cells))  # the two cells' sum
-    a, b = 1 / top.variance, 1 / (2 * cells.variance)
-    error = (a * steps[:, None] + b * np.arange(-120, 121)[None, :]) / (a + b)
-    covered = (law(top)[:, None] * both[None, :])[np.abs(error) <= half].sum()
-    assert covered >= 0.95

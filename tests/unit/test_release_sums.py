@@ -8,23 +8,15 @@ from typing import Any
 import pytest
 
 import dpsketch as dps
-from dpsketch import accounting, files
-from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
-from dpsketch.noise import seeded_noise_for_tests_only
-from dpsketch.privacy import GaussianCost, PureCost
+from dpsketch import files
+from dpsketch.errors import FileRefused, ReleaseRefused
 from ledgers import begun
-from oracles.deltas import composed_delta
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
 
 def counts(**options: Any) -> dps.CountSketch:
     return dps.CountSketch(**{"rows": 5, "width": 64, "unit": dps.per_record(), **options})
-
-
-def pan_private() -> dps.ContinualSketch:
-    unit = dps.per_record()
-    return dps.PanPrivateCountSketch(rows=5, width=64, unit=unit, epsilon=1.0, delta=1e-6, key_type="text")
 
 
 def test_what_releases_were_made_under_holds_for_their_sum() -> None:
@@ -34,7 +26,7 @@ def test_what_releases_were_made_under_holds_for_their_sum() -> None:
     stated = sketch.release(**BUDGET)
     plain = counts(unit=unit, key_type="text").release(**BUDGET)
     other = counts(unit=unit, key_type="text").release(**BUDGET)
-    for combined in (stated + plain, plain + stated, plain - stated, (plain + other) + stated):
+    for combined in (stated + plain, plain - stated, (plain + other) + stated):
         assert combined.guarantee.holds
         assert "not checked" in str(combined.guarantee)
         assert str(combined.guarantee).count("may be in both") == 1
@@ -78,16 +70,6 @@ def test_each_stream_of_a_sum_is_paid_for_once() -> None:
     assert ((second + another) - first).guarantee.costs == (cost, cost)
 
 
-def test_seeded_days_are_not_private_in_a_sum_with_others_of_their_stream() -> None:
-    stream = dps.ContinualCountSketch(rows=3, width=8, days=3, unit=dps.per_record(), key_type="int", **BUDGET)
-    first = stream.day([1])
-    with seeded_noise_for_tests_only(1):
-        second = stream.day([2])
-    assert first.guarantee.holds
-    assert not (first + second).guarantee.holds
-    assert not (second - first).guarantee.holds
-
-
 def test_a_sum_that_was_paid_for_once_is_refused(tmp_path: Path) -> None:
     """Two releases of one spec and budget have equal laws: a file of their sum has to show two receipts."""
     first, second = (counts(key_type="text").release(**BUDGET) for _ in range(2))
@@ -110,35 +92,3 @@ def test_two_releases_that_came_out_alike_are_two(tmp_path: Path) -> None:
     ]
     assert made[0].table.tolist() == made[1].table.tolist()
     assert (made[0] + made[1]).noise_scale > made[0].noise_scale
-
-
-def test_a_sum_says_why_it_promises_nothing() -> None:
-    plain = counts(key_type="text").release(**BUDGET)
-    with seeded_noise_for_tests_only(1):
-        seeded = counts(key_type="text").release(**BUDGET)
-    for combined in (plain + seeded, seeded + plain):
-        assert not combined.guarantee.holds
-        assert "seeded source" in str(combined.guarantee)
-
-
-def test_a_state_that_began_with_noise_for_tests_promises_nothing() -> None:
-    with seeded_noise_for_tests_only(1):
-        begun = pan_private()
-    assert not begun.publish().guarantee.holds
-    begun = pan_private()
-    with seeded_noise_for_tests_only(1):
-        published = begun.publish()
-    assert not published.guarantee.holds
-    assert pan_private().publish().guarantee.holds
-
-
-@pytest.mark.parametrize("budget", [{"rho": 1e300}, {"rho": 10**400}, {"epsilon": 10**400, "delta": 0}])
-def test_absurd_budgets_are_refused(budget: Any) -> None:
-    with pytest.raises(InvalidInput):
-        counts().release(**budget)
-
-
-def test_a_part_that_costs_next_to_nothing_does_not_break_the_sum() -> None:
-    costs = [PureCost(1.0), PureCost(0.5), GaussianCost(1e-160), GaussianCost(1e-320)]
-    assert 1.49 < accounting.compose(costs, delta=1e-6) <= 1.5
-    assert composed_delta(costs, epsilon=1.5) < 1e-100

@@ -1,148 +1,164 @@
-"""Histograms in bounded memory: what they take and refuse, what a release answers, and their files."""
+"""Histograms in bounded memory: what publishing a vote costs, by enumeration, and what a release answers."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+import math
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+import numpy.typing as npt
 import pytest
 
 import dpsketch as dps
-from dpsketch import files
-from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SpecMismatch
-from dpsketch.hashing import text_fingerprints
+from dpsketch.core.move import Move, Table
+from dpsketch.errors import InvalidInput
+from dpsketch.laws.votes import BUCKETS, Votes
 from dpsketch.noise import DiscreteLaplace, seeded_noise_for_tests_only
-from dpsketch.sketches.histogram.intervals import highest, lowest, selective
-from dpsketch.sketches.histogram.votes import between_loads, log_difference_reaching
+from dpsketch.privacy import Budget
+from dpsketch.sketches.histogram.calibration import votes_for
+from dpsketch.truncated import Law, TruncatedLaplace
+from oracles.laws import masses
 from texts import colliding_texts
 
-RECORD = dps.per_record()
+Floats = npt.NDArray[np.float64]
+State = tuple[str | None, int, int]
+SUMMING = 1e-15  # what rounding adds to the oracle's sums
+
+
+def buckets(keys: int) -> Table:
+    return Table(BUCKETS, (64,), Move.each(keys, 1, signed=True))
+
+
+def vote(epsilon: float, delta: float, keys: int, replace: bool, form: Any = None) -> Votes:
+    return votes_for(Budget(epsilon, delta), buckets(keys), "replace" if replace else "add_remove", form)
+
+
+def bucket(records: tuple[str, ...]) -> State:
+    """The key, the majority count and the load."""
+    key, count = None, 0
+    for record in records:
+        if count == 0:
+            key, count = record, 1
+        else:
+            count += 1 if record == key else -1
+    return (key if count else None, count, len(records))
+
+
+def neighbours(replace: bool) -> set[tuple[State, State]]:
+    """The states of all streams of at most five records over three keys, and of their neighbours."""
+    pairs = set()
+    for length in range(1, 6):
+        for records in product("xyz", repeat=length):
+            for place in range(length):
+                before, after = records[:place], records[place + 1 :]
+                others = [(*before, key, *after) for key in "xyz"] if replace else [before + after]
+                pairs |= {(bucket(records), bucket(other)) for other in others}
+    return pairs | {(b, a) for a, b in pairs}
+
+
+def outputs(law: Law, cutoff: int, state: State, size: int) -> dict[str | None, Floats]:
+    """The law of what a bucket publishes: by its key the noisy values, by None that nothing is listed."""
+    key, count, load = state
+    if key is None:
+        return {None: np.ones(1)}
+    mass = masses(law, size // 2)
+    values = np.arange(-(size // 2), size // 2 + 1)
+    if isinstance(law, DiscreteLaplace):
+        upper, lower = (load + count) // 2, (load - count) // 2
+        table = np.outer(mass, mass)
+        listed = (values + upper)[:, None] - (values + lower)[None, :] >= cutoff
+        shown = np.zeros((size + 20, size + 20))
+        shown[upper : upper + len(values), lower : lower + len(values)] = np.where(listed, table, 0.0)
+        return {key: shown.ravel(), None: np.array([table[~listed].sum()])}
+    shown = np.zeros(size + 20 + 3 * cutoff)
+    listed = values + count >= cutoff
+    shown[count : count + len(values)] = np.where(listed, mass, 0.0)
+    return {key: shown, None: np.array([mass[~listed].sum()])}
+
+
+def excess(law: Law, cutoff: int, epsilon: float, pairs: list[tuple[State, State]], size: int) -> float:
+    """δ of some buckets' states against others', all buckets together."""
+    here: dict[tuple[str | None, ...], Floats] = {(): np.ones(1)}
+    there = dict(here)
+    for one, other in pairs:
+        a, b = outputs(law, cutoff, one, size), outputs(law, cutoff, other, size)
+        here = {(*keys, key): np.outer(x, y).ravel() for keys, x in here.items() for key, y in a.items()}
+        there = {(*keys, key): np.outer(x, y).ravel() for keys, x in there.items() for key, y in b.items()}
+    e = math.exp(epsilon)
+    return sum(float(np.maximum(x - e * there.get(keys, 0.0), 0).sum()) for keys, x in here.items()) - SUMMING
+
+
+def size_of(law: Law) -> int:
+    return 2 * (law.bound if isinstance(law, TruncatedLaplace) else math.ceil(26 * math.sqrt(law.variance)))
+
+
+def high(cutoff: int) -> list[tuple[State, State]]:
+    """Larger counts than short streams reach, near the cutoff and far above."""
+    moves = [(("x", c, 0), ("x", c + 1, 0)) for c in (cutoff - 2, cutoff - 1, cutoff, 2 * cutoff)]
+    return [*moves, *((b, a) for a, b in moves)]
+
+
+def twice(cutoff: int) -> list[tuple[State, State]]:
+    moves = [(("x", c, 0), ("x", c + 2, 0)) for c in (cutoff - 2, cutoff - 1, cutoff, 2 * cutoff)]
+    return [*moves, *((b, a) for a, b in moves)]
+
+
+@pytest.mark.parametrize("mechanism", ["loads", "truncated", "gaussian"])
+def test_votes_hide_one_record_more_or_less(mechanism: str) -> None:
+    epsilon, delta = 1.0, 1e-3
+    found = vote(epsilon, delta, 1, False, mechanism)
+    pairs = [*neighbours(False), *([] if mechanism == "loads" else high(found.cutoff))]
+
+    def largest(cutoff: int) -> float:
+        return max(excess(found.noise, cutoff, epsilon, [pair], size_of(found.noise)) for pair in pairs)
+
+    assert 0.9 * found.joint_delta < largest(found.cutoff) <= found.joint_delta <= delta < largest(found.cutoff - 1)
+
+
+@pytest.mark.parametrize("mechanism", ["loads", "truncated", "gaussian"])
+def test_votes_hide_which_record_it_was_in_one_bucket(mechanism: str) -> None:
+    epsilon, delta = 2.0, 1e-3
+    found = vote(epsilon, delta, 1, True, mechanism)
+    pairs = [*neighbours(True), *([] if mechanism == "loads" else twice(found.cutoff))]
+    worst = max(excess(found.noise, found.cutoff, epsilon, [pair], size_of(found.noise)) for pair in pairs)
+    assert worst <= found.joint_delta <= delta
+    add_remove = vote(epsilon, delta, 1, False, mechanism)
+    fooled = max(
+        excess(add_remove.noise, add_remove.cutoff, epsilon, [pair], size_of(add_remove.noise)) for pair in pairs
+    )
+    assert fooled > 3 * delta
+
+
+@pytest.mark.parametrize("mechanism", ["truncated", "gaussian"])
+@pytest.mark.parametrize(("replace", "keys"), [(True, 1), (False, 2)])
+def test_votes_in_two_buckets_are_hidden_together(mechanism: str, replace: bool, keys: int) -> None:
+    """Two buckets that move by one each: of a user with two keys, or of a record that goes and another that comes."""
+    epsilon, delta = 2.0, 1e-3
+    found = vote(epsilon, delta, keys, replace, mechanism)
+    none, one = (None, 0, 0), ("x", 1, 1)
+    moves = [(none, one), (one, none), *high(found.cutoff)]
+    size = size_of(found.noise)
+    worst = max(excess(found.noise, found.cutoff, epsilon, [a, b], size) for a, b in product(moves, moves))
+    assert worst <= found.joint_delta <= delta
+    if not replace:
+        assert worst > 0.9 * found.joint_delta
+
+
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
 
-def votes(buckets: int = 64, unit: dps.Unit = RECORD, **given: Any) -> Any:
-    return dps.VoteHistogram(unit=unit, max_counters=buckets, **given)
-
-
-def filled(keys: Any, **given: Any) -> Any:
-    sketch = votes(**given)
+def filled(keys: Any, buckets: int) -> Any:
+    sketch = dps.VoteHistogram(unit=dps.per_record(), max_counters=buckets)
     sketch.update(keys)
     return sketch
-
-
-def arrays_of(sketch: Any) -> Any:
-    return files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"max_counters": 0}, "max_counters"),
-        ({"max_counters": 2**25}, "max_counters"),
-        ({"max_counters": 8, "unit": dps.per_record(max_weight=3)}, "max_weight is 1"),
-        ({"max_counters": 8, "unit": dps.per_user(1000)}, "lower max_keys"),
-        ({"max_counters": 8, "unit": "record"}, "dps.per_record"),
-        ({"max_counters": 8, "key_type": "float"}, "key_type"),
-    ],
-)
-def test_what_cannot_be_started_is_refused(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidInput, match=words):
-        dps.VoteHistogram(**{"unit": RECORD, **given})
-
-
-@pytest.mark.parametrize(
-    ("keys", "names"),
-    [
-        (["tea"] * 99 + [None] + ["", "milk"] * 40, ["", "milk", "tea"]),
-        (pa.array([b"\xff\x00"] * 60 + [b"tea"] * 60), [b"\xff\x00", "tea"]),
-        (pa.array(["tea", "milk"] * 50).dictionary_encode(), ["milk", "tea"]),
-        (pa.array(["tea", "milk"] * 50, pa.string_view()), ["milk", "tea"]),
-        (pa.chunked_array([["tea"] * 50, [], ["milk"] * 50]), ["milk", "tea"]),
-        (np.repeat(np.array([2**63 - 1, 5], np.uint64), 50), [2**63 - 1, 5]),
-        (np.repeat(np.array([-1, 5], np.int8), 50), [-1, 5]),
-        (pa.array([7, None] * 50), [7]),
-    ],
-)
-def test_keys_of_every_container_are_named_exactly(keys: Any, names: list[Any]) -> None:
-    sketch = filled(keys, buckets=2**16)
-    release = sketch.release(**BUDGET)
-    assert sorted(release.keys, key=str) == sorted(names, key=str)
-    again = dps.load_sensitive(sketch.to_sensitive_bytes())
-    assert arrays_of(again).keys() == arrays_of(sketch).keys()
-    assert sorted(again.release(**BUDGET).keys, key=str) == sorted(names, key=str)
 
 
 def test_texts_that_share_a_fingerprint_are_told_apart() -> None:
     """A text that comes first does not give its name to a frequent one that collides with it."""
     rare, frequent = colliding_texts(2)
-    release = filled([rare, *[frequent] * 200]).release(**BUDGET)
+    release = filled([rare, *[frequent] * 200], buckets=64).release(**BUDGET)
     assert [each if isinstance(each, bytes) else each.encode() for each in release.keys] == [frequent]
-
-
-def test_a_user_counts_once_in_a_bucket_and_on_max_keys() -> None:
-    unit = dps.per_user(max_keys=3)
-    one = votes(1, unit)
-    one.update(["a", "b", "a", "c"], users=["ann"] * 4)
-    assert (arrays_of(one)["votes"].tolist(), arrays_of(one)["loads"].tolist()) == ([1], [1])
-    assert (one.cut.records, one.cut.left_out) == (4, 2)
-    wide = votes(2**16, unit)
-    wide.update([f"key {i}" for i in range(9)], users=["ann"] * 9)
-    assert arrays_of(wide)["loads"].sum() == 3
-    with pytest.raises(InvalidInput, match="counted before"):
-        wide.update(["z"], users=["ann"])
-    other = wide.empty_like()
-    other.update(["z"], users=["ann"])
-    with pytest.raises(InvalidInput, match="some users are in both"):
-        wide.merge(other)
-    assert arrays_of(wide)["loads"].sum() == 3
-
-
-def test_which_of_a_users_keys_count_does_not_depend_on_the_order_of_its_records() -> None:
-    keys = [f"key {i}" for i in range(20)]
-    found = []
-    for order in (keys, keys[::-1]):
-        sketch = votes(8, dps.per_user(max_keys=5))
-        sketch.update(order, users=[1] * 20)
-        found.append({name: array.tolist() for name, array in arrays_of(sketch).items() if name != "partials"})
-    assert found[0] == found[1]
-
-
-def test_what_an_update_cannot_mean_is_refused_before_anything_changes() -> None:
-    sketch, by_user = votes(), votes(unit=dps.per_user(2))
-    calls = [
-        (sketch, {"users": ["a"]}, InvalidInput, "protects records"),
-        (sketch, {"counts": [-1]}, InvalidInput, "negative"),
-        (sketch, {"counts": [2**62 + 1]}, CounterOverflow, r"2\*\*62"),
-        (by_user, {}, InvalidInput, "say users="),
-        (by_user, {"users": ["a"], "counts": [1]}, InvalidInput, "records of nobody"),
-    ]
-    for target, given, kind, words in calls:
-        with pytest.raises(kind, match=words):
-            target.update(["tea"], **given)
-    hashed = text_fingerprints(pa.array([5], pa.int64()))
-    with pytest.raises(InvalidInput, match="give the keys"):
-        sketch.update(hashed)
-    assert arrays_of(sketch)["loads"].sum() == arrays_of(by_user)["loads"].sum() == 0
-    sketch.update(["tea"])
-    with pytest.raises(SpecMismatch):
-        sketch.update([5])
-    with pytest.raises(SpecMismatch):
-        sketch.merge(votes(32))
-    with pytest.raises(SpecMismatch):
-        sketch.merge(votes(seed=9))
-    with pytest.raises(SpecMismatch):
-        sketch.merge(dps.Histogram(unit=RECORD))
-
-
-@pytest.mark.parametrize(
-    "budget",
-    [{"epsilon": 1.0, "delta": 0}, {"rho": 0.5}, {"epsilon": 1.0, "delta": 1e-6, "form": "rounds"}],
-)
-def test_a_release_needs_delta_and_a_form_that_there_is(budget: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match=r"delta > 0|form of a vote"):
-        filled(["tea"]).release(**budget)
 
 
 def released(form: str) -> Any:
@@ -175,114 +191,25 @@ def test_a_release_answers_is_written_and_is_read(form: str, tmp_path: Any) -> N
     assert "ε = 1, δ = 1e-06" in repr(release)
 
 
-@pytest.mark.parametrize("form", ["loads", "truncated", "gaussian"])
-def test_a_forged_release_is_refused(form: str) -> None:
-    document = released(form).to_document()
-
-    def refused(header: dict[str, Any] | None = None, **arrays: Any) -> None:
-        forged = files.Document(
-            document.kind, False, {**document.header, **(header or {})}, {**document.arrays, **arrays}
-        )
-        with pytest.raises(FileRefused):
-            dps.load(files.encode(forged))
-
-    def law(**changed: Any) -> dict[str, Any]:
-        (receipt,) = document.header["receipts"]
-        return {"receipts": [{**receipt, "laws": [{**receipt["laws"][0], **changed}]}]}
-
-    found: Any = document.arrays["buckets__found"]
-    stated, spec = document.header["receipts"][0]["laws"][0], document.header["spec"]
-    refused(buckets__found=found[::-1])
-    refused(buckets__found=[found[0]] * len(found))
-    refused(buckets__values=document.arrays["buckets__values"][:-1])
-    refused(buckets__values=np.zeros(len(found), np.int64))
-    refused(buckets__pairs=np.zeros(3, np.int64))
-    refused(law(cutoff=stated["cutoff"] - 1))
-    refused(law(epsilon=0.9))
-    refused({"spec": {**spec, "max_counters": 1}})
-    replaced = {**spec["unit"], "neighbours": "replace"}
-    promise = {**document.header["guarantee"], "unit": replaced}
-    refused({"spec": {**spec, "unit": replaced}, "guarantee": promise})
-    refused({"spec": {**spec, "unit": replaced}, "guarantee": promise, **law(neighbours="replace")})
-
-
-@pytest.mark.parametrize("keys", [["tea", "milk", "milk"], [5, 6, 6]])
-def test_a_forged_sketch_is_refused(keys: list[Any]) -> None:
-    document = files.decode(filled(keys, buckets=64).to_sensitive_bytes(), allow_sensitive=True)
-    plain: dict[str, Any] = dict(document.arrays)
-
-    def refused(header: dict[str, Any] | None = None, **arrays: Any) -> None:
-        forged = files.Document(document.kind, True, {**document.header, **(header or {})}, {**plain, **arrays})
-        with pytest.raises(FileRefused):
-            dps.load_sensitive(files.encode(forged))
-
-    refused(votes=-plain["votes"])
-    refused(loads=plain["loads"] + 1)
-    refused(votes=plain["votes"][:-1])
-    refused(votes=plain["votes"].astype(np.float64))
-    refused(votes=np.zeros(64, np.int64))
-    refused(names=plain["names"][:-1])
-    refused(edges=plain["edges"][::-1].copy())
-    refused(votes=np.roll(plain["votes"], 1), loads=np.roll(plain["loads"], 1))
-    shifted = np.diff(plain["edges"])
-    refused(
-        votes=np.roll(plain["votes"], 1),
-        loads=np.roll(plain["loads"], 1),
-        edges=np.concatenate([[0], np.cumsum(np.roll(shifted, 1))]),
-    )
-    refused({"seen": None})
-
-
-def test_limits_are_those_of_the_definition() -> None:
-    """Tails of the difference by brute force; and limits next to which the tail is passed."""
-    law = DiscreteLaplace(0.7, 1)
-    masses = np.exp(-0.7 * np.abs(np.arange(-200, 201)))
-    masses /= masses.sum()
-    tails = np.cumsum(np.convolve(masses, masses)[::-1])[::-1]
-    z = np.arange(-30, 31)
-    assert log_difference_reaching(law, z) == pytest.approx(np.log(tails[400 + z]), rel=1e-9)
-    cutoff, tail = 12, 0.02
-    upper, lower = np.array([12, 14, 32, 33, 40, 90, 300]), np.array([0, 1, 20, 20, 20, 30, -2])
-    low, high = between_loads(upper, lower, law, cutoff, tail)
-
-    def difference(d: Any, c: Any) -> Any:
-        return tails[400 + d - c] / tails[400 + cutoff - c]
-
-    d = upper - lower
-    assert np.all(difference(d, low) > tail)
-    assert np.all((low == 1) | (difference(d, low - 1) <= tail * 1.001))
-    single = np.cumsum(masses[::-1])[::-1]
-
-    def below(u: Any) -> Any:
-        past, there = (np.clip(200 + each - u, 0, 400) for each in (upper + 1, cutoff + lower))
-        return 1 - single[past] / single[there]
-
-    assert np.all((below(high) > tail * 0.999) | (high == upper))
-    assert np.all(below(high + 1) <= tail * 1.001)
-    assert np.array_equal(highest(upper, law, cutoff + lower, tail), high)
-    assert np.all(lowest(d, lambda z: log_difference_reaching(law, z), cutoff, tail / 2) <= low)
-
-
 def crowded() -> tuple[Any, dict[int, int]]:
     """Return 60 keys in 20 buckets, so that keys lose records to others; and their true counts."""
     sizes = {key: 100 + 10 * key for key in range(60)}
     stream = np.repeat(np.arange(60), list(sizes.values()))
-    sketch = votes(20, dps.per_user(max_keys=2), key_type="int")
+    sketch = dps.VoteHistogram(unit=dps.per_user(max_keys=2), max_counters=20, key_type="int")
     stream = np.random.default_rng(5).permutation(stream)
     sketch.update(stream, users=np.arange(len(stream)))
     return sketch, sizes
 
 
 @pytest.mark.parametrize("form", ["loads", "truncated", "gaussian"])
-@pytest.mark.parametrize("confidence", [0.95, 0.6])
-def test_intervals_are_for_the_true_count_where_keys_share_buckets(form: str, confidence: float) -> None:
+def test_intervals_are_for_the_true_count_where_keys_share_buckets(form: str) -> None:
     """Forty releases of one sketch: shares may fall four standard errors below what is stated, by chance 1 in 30,000.
 
-    ``top`` covers all keys of a release at once: fewer than 30 of 40 do at 95% with probability below 1e-5. The twin:
-    two-sided intervals for the majority c cover less than half of the counts.
+    ``top`` covers all keys of a release at once: fewer than 30 of 40 do at 95% with probability below 1e-5.
     """
+    confidence = 0.95
     sketch, sizes = crowded()
-    single, joint, of_majority = [], [], []
+    single, joint = [], []
     with seeded_noise_for_tests_only(10):
         made = [sketch.release(epsilon=2.0, delta=1e-6, form=form) for _ in range(40)]
     for release in made:
@@ -290,35 +217,6 @@ def test_intervals_are_for_the_true_count_where_keys_share_buckets(form: str, co
         true = np.array([sizes[key] for key in found.key])
         single.append((found.low <= true) & (true <= found.high))
         joint.append(all(row.low <= sizes[row.key] <= row.high for row in top))
-        law, cutoff = release.mechanism.noise, release.mechanism.cutoff
-        if form != "loads":
-            low, high = selective(release.values, law, cutoff, 0.025)
-            of_majority.append((low <= true) & (true <= high))
     covered = np.concatenate(single)
     assert np.mean(covered) >= confidence - 4 * np.sqrt(confidence * (1 - confidence) / len(covered))
     assert sum(joint) >= 30
-    assert form == "loads" or np.mean(np.concatenate(of_majority)) < 0.5
-
-
-@pytest.mark.parametrize("form", ["truncated", "gaussian"])
-def test_an_interval_without_an_upper_limit_is_written_and_drawn(form: str) -> None:
-    release = crowded()[0].release(epsilon=2.0, delta=1e-6, form=form)
-    found = release.top(3)
-    assert np.isinf(found.high).all()
-    assert all(row["high"] is None and row["low"] > 0 for row in found.to_json())
-    assert "no upper limit" in found.counts
-    assert "inf" in repr(found)
-    assert release.plot().axes
-    assert found.plot().axes
-    # One limit has all of the chance to miss, so that it is closer than one of two.
-    law, cutoff = release.mechanism.noise, release.mechanism.cutoff
-    low, _ = selective(release.values, law, cutoff, 0.025)
-    assert np.all(release.estimate(release.keys).low >= low)
-
-
-def test_memory_and_preview_say_what_to_expect() -> None:
-    spec = votes(4096).spec
-    assert spec.memory == 64 * 4096
-    preview = spec.preview(**BUDGET)
-    assert preview.guarantee.epsilon == 1
-    assert preview.noise_scale == pytest.approx(1.357, abs=0.01)

@@ -1,8 +1,9 @@
-"""Cutting a sorted source so that each user lies in one batch, in bounded memory."""
+"""Sorted sources are cut so that each user lies in one batch; and the edges of what a user may weigh."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,9 +11,9 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files
-from dpsketch.bounding import whole, whole_users
-from dpsketch.errors import InvalidInput
-from dpsketch.sources import Batch, Columns, open_source
+from dpsketch.bounding import Cut, whole, whole_users
+from dpsketch.sketches.weights import WeightGrid
+from dpsketch.sources import Batch
 
 
 def sketch(max_keys: int = 4, max_weight: float = 3, **changes: object) -> dps.CountSketch:
@@ -41,12 +42,12 @@ def fed(batched: Iterator[Batch], **changes: object) -> tuple[dps.CountSketch, l
     return some, cut
 
 
-@pytest.mark.parametrize("fold_bytes", [0, 200, 1 << 25])
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 50, 1000])
-@pytest.mark.parametrize("kind", ["int", "text"])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize(
+    ("fold_bytes", "kind", "weighted"), [(0, "int", True), (200, "text", False), (1 << 25, "text", True)]
+)
 def test_any_cut_gives_the_table_of_one_update(
-    fold_bytes: int, size: int, kind: str, weighted: bool, monkeypatch: pytest.MonkeyPatch
+    size: int, fold_bytes: int, kind: str, weighted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(whole, "_FOLD_BYTES", fold_bytes)
     rng = np.random.default_rng(2)
@@ -63,95 +64,40 @@ def test_any_cut_gives_the_table_of_one_update(
         assert sum(batch.rows for batch in cut) == len(users)
 
 
-def test_an_enormous_user_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One user of 200,000 records among others; what is held while reading never grows with them."""
-    monkeypatch.setattr(whole, "_FOLD_BYTES", 10_000)
-    held = []
-    join = whole._join
-
-    def watched(pieces, grid):
-        held.append(sum(map(whole._bytes, pieces)))
-        return join(pieces, grid)
-
-    monkeypatch.setattr(whole, "_join", watched)
-    users, keys = [1] * 5 + [2] * 200_000 + [3] * 5, list(range(200_010))
-    once = sketch()
-    once.update(keys, users=users)
-    some, cut = fed(batches(users, keys, None, 1000))
-    assert content(some) == content(once)
-    assert max(held) < 10_000 + 3 * 16_000
-    assert sum(batch.rows for batch in cut) < 2000
+def counts(**options: Any) -> dps.CountSketch:
+    return dps.CountSketch(**{"rows": 5, "width": 64, "unit": dps.per_record(), **options})
 
 
-def test_a_user_who_keeps_many_keys_is_folded_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole, "_FOLD_BYTES", 1000)
-    folds = []
-    fold = whole._fold
-    monkeypatch.setattr(whole, "_fold", lambda *given: folds.append(1) or fold(*given))
-    users, keys = [1] * 4000, list(range(4000))
-    once = sketch(10_000)
-    once.update(keys, users=users)
-    some, _ = fed(batches(users, keys, None, 10), max_keys=10_000)
-    assert content(some) == content(once)
-    assert len(folds) < 15
+@pytest.mark.parametrize("units", [999_999_999, 2**40])
+def test_a_user_with_one_key_is_never_clipped(units: int) -> None:
+    sketch = counts(unit=dps.per_user(max_keys=1, max_weight=units))
+    sketch.update(["tea", "milk"], users=["ann", "bob"], weights=[units, units - 1])
+    alone = counts(unit=dps.per_record(max_weight=units))
+    alone.update(["tea", "milk"], weights=[units, units - 1])
+    assert sketch.clipped_users == 0
+    assert np.array_equal(sketch._table, alone._table)
 
 
-def test_null_keys_are_counted_once_folded_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    users, keys = [1] * 9 + [2] * 3, [None] * 9 + [4, None, 5]
-    for fold_bytes in (1 << 25, 0):
-        monkeypatch.setattr(whole, "_FOLD_BYTES", fold_bytes)
-        some, cut = fed(batches(users, keys, None, 2), key_type="int")
-        assert some.skipped_nulls + sum(batch.skipped for batch in cut) == 10
-        assert len(some._counted.to_array()) == 1
+def test_the_bound_is_the_whole_steps_that_a_person_would_count() -> None:
+    for max_weight, step, units in (
+        (0.3, 0.1, 3), (0.7, 0.1, 7), (1, 1e-9, 10**9), (1.1, 0.25, 4), (0.35, 0.1, 3), (2.5, 1, 2), (1 / 3, 1 / 3, 1)
+    ):  # fmt: skip
+        assert WeightGrid(step, max_weight).max_units == units
+    assert WeightGrid(1e-9, 1).units([1e308], 1).tolist() == [10**9]
 
 
-def test_skipped_records_are_reported_on() -> None:
-    parts = [
-        Batch(pa.array([1, 2]), pa.array(["a", "a"]), None, (), 2, skipped=3),
-        Batch(pa.array([1, 2]), pa.array(["a", "b"]), None, (), 2, skipped=4),
-        Batch(pa.array([], pa.int64()), pa.array([], pa.string()), None, (), 0, skipped=5),
-    ]
-    assert sum(batch.skipped for batch in whole_users(parts, sketch().spec)) == 12
-    assert list(whole_users([], sketch().spec)) == []
-
-
-def test_points_are_cut_and_folded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def parts() -> Iterator[Batch]:
-        for x in range(40):
-            points = (pa.array([float(x), float(x)]), pa.array([0.5, 0.5]))
-            yield Batch(None, pa.array(["a", "a"]), None, points, 2)
-
-    (batch,) = whole_users(parts(), sketch().spec)
-    assert (batch.rows, batch.weight) == (80, None)
-    monkeypatch.setattr(whole, "_FOLD_BYTES", 500)
-    (batch,) = whole_users(parts(), sketch().spec)
-    assert batch.rows < 40
-    xs, ys = (column.to_pylist() for column in batch.points)
-    assert len(set(xs)) >= 4
-    assert set(ys) == {0.5}
-
-
-def test_a_source_that_is_not_sorted_is_refused_by_the_sketch() -> None:
-    with pytest.raises(InvalidInput, match="counted before"):
-        fed(batches(["a", "b", "a", "c"], [1, 2, 3, 4], None, 2))
-
-
-def test_records_without_users_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="user's column"):
-        list(whole_users([Batch(pa.array([1]), None, None, (), 1)], sketch().spec))
-
-
-def test_files_in_any_order_give_one_table(tmp_path) -> None:
-    """The command line's path: two files that share users, sorted through the disk."""
-    rng = np.random.default_rng(4)
-    users, keys = rng.integers(0, 300, 5000), rng.integers(0, 50, 5000)
-    for name, part in (("one.csv", slice(0, 2000)), ("two.csv", slice(2000, None))):
-        lines = [f"{user},{key}" for user, key in zip(users[part], keys[part], strict=True)]
-        (tmp_path / name).write_text("who,what\n" + "\n".join(lines) + "\n")
-    once = sketch()
-    once.update(keys.astype(str), users=users.astype(str))
-    columns = Columns(key="what", user="who")
-    for size in (100, 131072):
-        paths = [str(tmp_path / "one.csv"), str(tmp_path / "two.csv")]
-        some, _ = fed(open_source(paths, columns, sort_by_user=True, batch_rows=size))
-        assert content(some) == content(once)
+@pytest.mark.parametrize("largest", [2.004, 2.006])  # the first is rounded to the bound, the second to a step more
+@pytest.mark.parametrize("counted", [False, True])
+def test_what_clipping_cuts_is_told_whether_or_not_a_weight_is_too_heavy(largest: float, counted: bool) -> None:
+    rng = np.random.default_rng(3)
+    keys = [None if key == 0 else f"k{key}" for key in rng.integers(0, 5, 40).tolist()]
+    weights = rng.random(40) * largest
+    weights[keys.index("k1")] = largest
+    times = rng.integers(0, 4, 40) if counted else None
+    sketch = dps.CountSketch(rows=3, width=16, unit=dps.per_record(max_weight=2), grid=0.01)
+    sketch.update(keys, weights=weights, counts=times)
+    there = np.array([key is not None for key in keys]) * (1 if times is None else times)
+    steps = np.rint(weights / 0.01).astype(int)
+    each = (np.ones(40, int), np.zeros(40, int), steps > 200, steps, np.minimum(steps, 200))
+    assert sketch.cut == Cut(*(int(numbers @ there) for numbers in each))
+    assert sketch.cut.too_heavy == 0 or largest > 2.005
