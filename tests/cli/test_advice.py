@@ -40,27 +40,12 @@ def test_different_keys_without_a_user_come_with_a_hint(dpsketch: Runner, visits
     assert "without --user" not in histogram.err
 
 
-def test_like_names_the_options_that_clash(dpsketch: Runner, visits: str) -> None:
-    asked = ("run", "counts", visits, "--key", "hour", *BUDGET)
-    assert dpsketch(*asked, "-o", "a.dps").code == 0
-    refused = dpsketch(*asked, "--like", "a.dps", "--seed", 5, "--max-keys", 3, "-o", "b.dps")
-    assert refused.code != 0
-    assert "drop --max-keys, --seed." in refused.err
-    assert "--rows" not in refused.err
-
-
 def test_the_domain_that_sparse_advises_is_one_that_it_takes(dpsketch: Runner, visits: str) -> None:
     asked = ("run", "sparse", visits, "--key", "user_id", "--key-type", "text", *BUDGET, "-o", "s.dps")
     refused = dpsketch(*asked, "--domain", 100)
     assert refused.code != 0
     (domain,) = re.findall(r"--domain (\S+?)[,.]? ", refused.err)
     assert dpsketch(*asked, "--domain", domain).code == 0
-
-
-def test_a_dry_run_names_the_mechanism_once(dpsketch: Runner, visits: str) -> None:
-    for kind in ("histogram", "counts"):
-        shown = dpsketch("run", kind, visits, "--key", "hour", *RELEASED, "--dry-run").out
-        assert shown.count("Mechanism:") == 1
 
 
 @pytest.mark.parametrize("keys", [["10", "9", "-1", "2.5"], [10, 9, -1, 2]])
@@ -75,10 +60,3 @@ def test_numeric_keys_are_drawn_in_numeric_order(keys: list[Any]) -> None:
     assert upwards[::-1] == [str(key) for key in sorted(keys, key=float)]
     lengths = {text: bar.get_width() for (_, text), bar in zip(drawn[::-1], axes.patches, strict=True)}
     assert lengths == {str(row.key): row.value for row in release.top(9)}
-
-
-def test_other_keys_are_drawn_by_their_counts() -> None:
-    histogram = dps.Histogram(unit=dps.per_record())
-    histogram.update(["b"] * 900 + ["a"] * 500 + ["10"] * 100)
-    (axes,) = histogram.release(epsilon=1.0, delta=1e-6).plot().axes
-    assert [text.get_text() for text in axes.get_yticklabels()] == ["b", "a", "10"]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import dpsketch as dps
-from dpsketch.bounding import whole
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
 
@@ -44,30 +43,11 @@ def test_json_lines_without_records_look_like_those_with_a_record(dpsketch: Any,
     assert made.code == 0, made.err
 
 
-def test_the_names_of_several_sources_are_not_published(dpsketch: Any, tmp_path: Path) -> None:
-    names = [write(tmp_path / f"patient-{i}.csv", "key", "a") for i in range(3)]
-    for options in ([], ["--dataset", "d"], ["--no-ledger"]):
-        assert dpsketch("run", "counts", *names, "--key", "key", *BUDGET, *options, "-o", "out.dps").code == 0
-        assert b"patient" not in Path("out.dps").read_bytes()
-        Path("out.dps").unlink()
-
-
 def test_a_database_is_not_named_by_its_password(dpsketch: Any, tmp_path: Path) -> None:
     source = "postgresql://me:secret@host?table=visits"
     shown = dpsketch("run", "counts", source, "--key", "key", *BUDGET, "--dry-run", "-o", "out.dps")
     assert shown.code == 0
     assert "secret" not in shown.err + shown.out
-
-
-def test_a_partial_is_not_merged_with_itself(dpsketch: Any, tmp_path: Path) -> None:
-    source = write(tmp_path / "one.csv", "key", "a")
-    dpsketch("build", "counts", source, "--key", "key", "-o", "a.sketch")
-    (tmp_path / "link.sketch").symlink_to(tmp_path / "a.sketch")
-    for other in ("a.sketch", "./a.sketch", "link.sketch"):
-        refused = dpsketch("merge", "a.sketch", other, "-o", "both.sketch")
-        assert refused.code == 2
-        assert "twice" in refused.err
-        assert not Path("both.sketch").exists()
 
 
 def test_parts_that_share_a_secret_end_with_their_merge(dpsketch: Any, tmp_path: Path) -> None:
@@ -93,21 +73,6 @@ def test_a_sketch_like_one_of_another_kind_is_refused(dpsketch: Any, tmp_path: P
     dpsketch("build", "moment", source, "--key", "key", *profile, "-o", "m.sketch")
     like = dpsketch("build", "moment", source, "--key", "key", "--like", "m.sketch", "-o", "n.sketch")
     assert like.code == 0, like.err
-
-
-@pytest.mark.parametrize(
-    ("kind", "options"),
-    [("density", ["--columns", "x", "--bandwidth", "1", "--rows", "10"]), ("distinct", ["--key", "key"])],
-)
-def test_a_user_with_more_records_than_fit_is_counted(
-    dpsketch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, options: list[str]
-) -> None:
-    monkeypatch.setattr(whole, "_FOLD_BYTES", 64)
-    rows = [f"k{i % 5},{i // 100},{i % 7}" for i in range(300)]
-    source = write(tmp_path / "many.csv", "key,user,x", *rows)
-    users = ["--user", "user", "--max-keys", "3"]
-    made = dpsketch("run", kind, source, *options, *users, *BUDGET, "-o", "out.dps")
-    assert made.code == 0, made.err
 
 
 def test_options_that_contradict_the_sketch_to_be_like_are_refused(dpsketch: Any, tmp_path: Path) -> None:

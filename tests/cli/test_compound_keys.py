@@ -74,30 +74,6 @@ def test_every_kind_of_source_gives_the_same_keys_and_numbers_are_their_digits(d
         assert set(dps.load("out.dps").keys) == {(o, str(n)) for o, _, n in ROWS}, source
 
 
-def test_users_are_bounded_by_compound_keys(dpsketch: Any, tmp_path: Path) -> None:
-    lines = ["u,a,b"] + [f"{user},x,{part}" for user in range(900) for part in (1, 1, 2)]
-    (tmp_path / "t.csv").write_text("\n".join(lines))
-    for kind in ("histogram", "counts"):
-        run(dpsketch, kind, "t.csv", "--key", "a,b", "--user", "u", "--max-keys", "2")
-        found = dpsketch("query", "out.dps", "x,1", "x,2", "--json").json["estimates"]
-        assert all(abs(row["value"] - 900) < 60 for row in found)
-    run(
-        dpsketch,
-        "histogram",
-        "t.csv",
-        "--key",
-        "a,b",
-        "--user",
-        "u",
-        "--max-keys",
-        "2",
-        "--form",
-        "rounds",
-        "--names-only",
-    )
-    assert dpsketch("top", "out.dps").out.splitlines() == ["x,1", "x,2"]
-
-
 def test_a_column_whose_name_holds_a_comma_is_in_quotes(dpsketch: Any, tmp_path: Path) -> None:
     pa.parquet.write_table(pa.table({"a,b": ["x"] * 500, 'c"': ["y"] * 500}), tmp_path / "t.parquet")
     run(dpsketch, "histogram", "t.parquet", "--key", '"a,b"')

@@ -83,9 +83,3 @@ def test_weights_and_conditions_go_with_counts(dpsketch: Any, tmp_path: Path) ->
     found: Any = dps.load("out.dps")
     assert found.keys == ["a"]
     assert abs(found.top(1).value[0] - (2 * 300 + 4 * 100)) < 100
-
-
-def test_clipped_weights_point_to_counts(dpsketch: Any, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("word,n\nthe,5000\nof,3000\n")
-    made = dpsketch("run", "histogram", "t.csv", "--key", "word", "--weight", "n", *BUDGET, "-o", "out.dps")
-    assert "--count reads rows that stand for many records" in made.err

@@ -102,26 +102,6 @@ def test_names_only_are_listed_without_counts(dpsketch: Runner, tmp_path: Path) 
     assert "names only" in refused.err
 
 
-def test_a_dry_run_says_what_would_be_listed_and_touches_nothing(dpsketch: Runner, visits: Path) -> None:
-    asked = ("run", "histogram", "visits.csv", "--key", "url", *BUDGET, "--dry-run", "-o", "x.dps")
-    shown = dpsketch(*asked)
-    assert shown.code == 0, shown.err
-    assert "keys listed from 15 on" in shown.out
-    assert "collisions" not in shown.out
-    assert "grows with the keys" in shown.out
-    users = ("--user", "visitor", "--max-keys", 12, "--names-only")
-    assert dpsketch(*asked, *users, "--json").json["predicted_error"] is None
-    assert "There are no counts" in dpsketch(*asked, *users).out
-    assert not (visits.parent / "x.dps").exists()
-
-
-@pytest.mark.parametrize("form", ["truncated", "laplace", "gaussian"])
-def test_a_form_can_be_forced(dpsketch: Runner, visits: Path, form: str) -> None:
-    made = dpsketch("run", "histogram", "visits.csv", "--key", "url", *BUDGET, "--form", form, "-o", "f.dps")
-    assert made.code == 0, made.err
-    assert dpsketch("inspect", "f.dps", "--json").json["form"] == form
-
-
 def test_partials_merge_and_are_released_with_options(dpsketch: Runner, visits: Path) -> None:
     for name in ("one", "two"):
         assert dpsketch("build", "histogram", "visits.csv", "--key", "url", "-o", f"{name}.sketch").code == 0
@@ -177,12 +157,6 @@ def test_what_cannot_be_is_refused_before_anything_is_read(
     assert not dpsketch("ledger", "show", "--json").json["datasets"]
 
 
-def test_options_of_a_histogram_are_no_other_kinds(dpsketch: Runner, visits: Path) -> None:
-    refused = dpsketch("run", "counts", "visits.csv", "--key", "url", *BUDGET, "--others", "-o", "x.dps")
-    assert refused.code == 2
-    assert "--others does not apply to counts" in refused.err
-
-
 def test_a_sketch_says_once_that_a_histogram_answers_better(dpsketch: Runner, visits: Path) -> None:
     said = "a histogram answers better: dpsketch run histogram with the same key, unit and budget"
     counts = ("run", "counts", "visits.csv", "--key", "url")
@@ -194,12 +168,6 @@ def test_a_sketch_says_once_that_a_histogram_answers_better(dpsketch: Runner, vi
         assert "answers better" not in dpsketch(*counts, *quiet, "--dry-run", "-o", "q.dps").err
     dpsketch(*counts, *BUDGET, "-o", "first.dps")
     assert "answers better" not in dpsketch(*counts, *BUDGET, "--like", "first.dps", "-o", "next.dps").err
-
-
-def test_help_starts_with_it(dpsketch: Runner) -> None:
-    text = dpsketch("--help").out
-    assert text.index("histogram Which keys") < text.index("counts    ")
-    assert "plan --question keys" in text
 
 
 def test_a_bound_that_is_chosen_is_stated_with_every_answer(dpsketch: Runner, tmp_path: Path) -> None:

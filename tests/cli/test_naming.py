@@ -50,16 +50,6 @@ def test_a_name_is_remembered_with_the_place(dpsketch, visits, tmp_path) -> None
     assert charged(dpsketch) == {"elsewhere": 1, "web": 2}
 
 
-def test_what_is_spent_of_a_total_is_told_and_that_there_is_none(dpsketch, visits) -> None:
-    """The charge knows the total as it was when it was made; the sum is asked for only where there is one."""
-    assert "Charged to dataset 'visits.csv', which has no total" in run(dpsketch, visits).err
-    dpsketch("ledger", "create", "visits.csv", *TOTAL)
-    said = run(dpsketch, visits).err
-    assert "Charged to dataset 'visits.csv': ε=" in said
-    assert "of 2.00 at δ=1e-6 spent in 2 releases." in said
-    assert "no total" not in said
-
-
 def test_two_files_of_one_name_are_told_apart(dpsketch, visits, tmp_path) -> None:
     assert run(dpsketch, visits).code == 0
     (tmp_path / "other").mkdir()

@@ -92,10 +92,3 @@ def test_options_that_contradict_the_other_release_are_refused(dpsketch: Any) ->
         assert refused.code == 2, (options, refused.err)
         assert words in refused.err
         assert not Path("out.dps").exists()
-
-
-def test_a_partial_is_built_like_a_release(dpsketch: Any) -> None:
-    dpsketch("run", "counts", "t.csv", *KINDS["counts"], *BUDGET, "-o", "first.dps")
-    made = dpsketch("build", "counts", "t.csv", "--key", "k", "--like", "first.dps", "-o", "part.sketch")
-    assert made.code == 0, made.err
-    assert dps.load_sensitive("part.sketch").spec == dps.load("first.dps").spec

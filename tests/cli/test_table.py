@@ -243,14 +243,6 @@ def test_questions_to_a_table(dpsketch: Any, folder: Path) -> None:
         assert dpsketch("query", "t.dps", *words).code == 2, words
 
 
-@pytest.mark.usefixtures("folder")
-def test_what_is_for_tables_is_refused_for_other_releases(dpsketch: Any) -> None:
-    assert dpsketch("run", "histogram", "events.parquet", "--key", "country", *BUDGET, "-o", "h.dps").code == 0
-    for option in (["--rollup", "country"], ["--max-relative-error", "1"]):
-        refused = dpsketch("query", "h.dps", "FR", *option)
-        assert (refused.code, "are for tables" in refused.err) == (2, True)
-
-
 def test_without_a_file_the_whole_table_is_printed_and_charged(dpsketch: Any, folder: Path) -> None:
     before = sorted(path.name for path in folder.iterdir())
     command = ["table", "events.parquet", "--by", "visitor", "--count", "--groups", "g.txt", *BUDGET]
@@ -341,13 +333,6 @@ def test_what_cannot_be_released_is_refused_before_anything_is_charged(
     assert (refused.code, words in " ".join(refused.err.split())) == (code, True), refused.err
     assert not (folder / "t.dps").exists()
     assert not (folder / "dpsketch" / "ledger.db").exists() or not dpsketch("ledger", "show", "--json").json["datasets"]
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_table_is_no_kind_of_run(dpsketch: Any) -> None:
-    refused = dpsketch("run", "table", "events.parquet", "--by", "country", *BUDGET, "-o", "t.dps")
-    assert (refused.code, "dpsketch table SOURCE" in refused.err) == (2, True)
-    assert "  table " in dpsketch("build", "--help").out
 
 
 def test_control_characters_of_names_are_escaped(dpsketch: Any, tmp_path: Path) -> None:

@@ -120,14 +120,6 @@ def test_ranges_are_planned_at_every_number_of_bits_and_start(dpsketch: Any, cas
     assert dpsketch("plan", "counts", "--keys", "1e5", "--records", "1e6", "--epsilon", "1").code == 0
 
 
-def test_parts_that_nobody_can_list_are_found_by_a_histogram(dpsketch: Any, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("k,day\na,1\n")
-    refused = dpsketch("run", "histogram", "t.csv", "--key", "k", "--part-by", "day", *BUDGET, "-o", "out")
-    assert refused.code == 2
-    assert "a histogram finds them" in refused.err
-    assert "--key day,KEY" in refused.err
-
-
 def test_a_dry_run_says_what_the_release_will_be_worth_for_stated_numbers(dpsketch: Any, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("k\n1\n")
     stated = ["--records", "1e5", "--keys", "2000", "--dry-run", "-o", "out.dps"]

@@ -63,15 +63,6 @@ def test_parts_are_built_merged_and_released(dpsketch: Any, visits: dict[str, in
     assert like.code == 0, like.err
 
 
-def test_users(dpsketch: Any, visits: dict[str, int]) -> None:
-    by_user = ["--user", "visitor", "--max-keys", "3"]
-    made = dpsketch("run", *VOTES, *by_user, *BUDGET, "-o", "u.dps")
-    assert made.code == 0, made.err
-    facts = dpsketch("inspect", "u.dps", "--json").json
-    assert facts["form"] == "gaussian"
-    assert facts["keys"] >= 3
-
-
 @pytest.mark.parametrize(
     ("words", "refusal"),
     [

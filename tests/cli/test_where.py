@@ -51,18 +51,6 @@ def test_a_column_with_parentheses_in_its_name_is_quoted(dpsketch: Any, tmp_path
     assert "double quotes" in " ".join(dpsketch("run", "histogram", "--help").out.split())
 
 
-def test_points_and_users_are_filtered_too(dpsketch: Any, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("u,k,x\n" + "".join(f"{i},{i % 2},{i % 7}\n" for i in range(2000)))
-    options = ["--user", "u", "--max-keys", "1", "--where", "k = 1"]
-    assert top(dpsketch, "histogram", "t.csv", "--key", "k", *options).keys() == {"1"}
-    made = dpsketch(
-        "run", "density", "t.csv", "--columns", "x", "--bandwidth", "1", "--bounds", "0:7", "--where", "k = 1",
-        *BUDGET, "--no-ledger", "-o", "d.dps",
-    )  # fmt: skip
-    assert made.code == 0, made.err
-    assert "Read 1,000 records" in made.err
-
-
 @pytest.mark.parametrize(
     "where", ["distance > (select avg(distance) from t)", "row_number() over () < 5", "random() < distance", "dest ="]
 )
