@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -132,32 +130,3 @@ def test_a_density_is_asked_in_the_units_of_python(dpsketch: Any, tmp_path: Path
         shell = dpsketch("query", "d.dps", "1,2", *options, "--json").json["estimates"][0]
         assert shell["value"] == expected.value[0]
     assert dpsketch("query", "d.dps", "1,2", "--estimator", "median").code == 2
-
-
-def test_a_search_and_a_decoding_move_a_bar(dpsketch: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Step by step, and the answer is the one without it; candidates are not searched for."""
-    (tmp_path / "words.csv").write_text("word\n" + "often\n" * 3000)
-    (tmp_path / "list.txt").write_text("often\n")
-    dpsketch("run", "heavy", "words.csv", "--key", "word", "--key-bytes", "6", *BUDGET, "-o", "heavy.dps")
-    dpsketch("run", "counts", "words.csv", "--key", "word", "--width", "64", *BUDGET, "-o", "counts.dps")
-    told: list[Any] = []
-
-    @contextmanager
-    def bar(what: str) -> Iterator[Callable[[Any], None]]:
-        told.append(what)
-        yield told.append
-
-    decode = ["top", "counts.dps", "--candidates", "list.txt", "--decode"]
-    for command, what, unit in ((["top", "heavy.dps"], "searching", "levels"), (decode, "decoding", "sweeps")):
-        plain = dpsketch(*command, "--json").json
-        told.clear()
-        with monkeypatch.context() as patched:
-            patched.setattr("dpsketch.cli.query.progress_bar", bar)
-            assert dpsketch(*command, "--json").json == plain
-        assert told[0] == what
-        assert [state.done for state in told[1:]][-1] == len(told) - 1
-        assert all(state.done <= state.total and state.unit == unit for state in told[1:])
-    told.clear()
-    monkeypatch.setattr("dpsketch.cli.query.progress_bar", bar)
-    dpsketch("top", "heavy.dps", "--candidates", "list.txt")
-    assert told == []

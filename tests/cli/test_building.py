@@ -165,12 +165,3 @@ def test_advice_works_when_it_is_taken(dpsketch: Any, tmp_path: Path) -> None:
     assert refused.code != 0
     (domain,) = re.findall(r"--domain (\S+?)[,.]? ", refused.err)
     assert dpsketch(*sparse, "--domain", domain).code == 0
-
-
-@pytest.mark.parametrize("keys", [["10", "9", "-1", "2.5"], [10, 9, -1, 2]])
-def test_numeric_keys_are_drawn_in_numeric_order(keys: list[Any]) -> None:
-    histogram = dps.Histogram(unit=dps.per_record())
-    histogram.update([key for at, key in enumerate(keys) for _ in range(100 * (9 - at))])
-    (axes,) = histogram.release(epsilon=1.0, delta=1e-6).plot().axes
-    drawn = sorted(zip(axes.get_yticks(), [text.get_text() for text in axes.get_yticklabels()], strict=True))
-    assert [name for _, name in drawn][::-1] == [str(key) for key in sorted(keys, key=float)]

@@ -146,12 +146,3 @@ def test_what_is_no_whole_number_is_refused_without_quoting_it(dpsketch: Any, ba
     assert "secret" not in refused.err
     assert bad not in refused.err
     assert not Path("out.dps").exists()
-
-
-def test_weights_and_conditions_go_with_counts(dpsketch: Any) -> None:
-    Path("w.csv").write_text("k,w,n\na,2,300\na,9,100\nb,1,500\n")
-    weights = ("--weight", "w", "--max-weight", "4", "--where", "k = 'a'")
-    run(dpsketch, "histogram", "w.csv", "--key", "k", "--count", "n", *weights)
-    found: Any = dps.load("out.dps")
-    assert found.keys == ["a"]
-    assert abs(found.top(1).value[0] - (2 * 300 + 4 * 100)) < 100

@@ -179,19 +179,6 @@ def test_a_sketch_and_its_release_are_never_both_there(place: Place, step: str, 
     assert place.ledger.verify() == []
 
 
-def test_a_draw_from_a_sketch_that_was_used_up_meanwhile_is_thrown_away(place: Place) -> None:
-    """Killed when its release was whole; then the sketch is released to another file. One release is all there is."""
-    place.run(*release("m.sketch"), step="finish")
-    assert place.names() == {"c.sketch", "m.sketch", "n.sketch", ".out.dps.unfinished"}
-    # The same ledger would not pay for it.
-    assert "was charged before" in place.run(*release("m.sketch", output="other.dps")).err
-    place.ok("release", "m.sketch", *BUDGET, "--no-ledger", "-o", "other.dps")
-    late = place.run("recover", "out.dps")
-    assert late.code == 1
-    assert "used up by another command" in late.err
-    assert place.names() == {"c.sketch", "n.sketch", "other.dps"}
-
-
 def test_a_copied_sketch_is_paid_for_once(place: Place) -> None:
     """Another process cannot know that a copy was released, but the ledger of both can, whichever dataset is named."""
     for name in ("again.sketch", "moved.sketch"):
@@ -375,31 +362,3 @@ def test_a_run_that_finds_no_room_anywhere_names_what_is_lost(place: Place) -> N
     assert "the release is lost and the charge stays" in done.err
     assert place.names() == {"c.sketch", "m.sketch", "n.sketch"}
     assert place.charges() == [False]
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of its own with 192 KiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=192k", "tmpfs", str(disk)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("a small disk can be mounted by root only")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
-
-
-def test_a_full_disk_costs_nothing(place: Place, small_disk: Path) -> None:
-    (small_disk / "other").write_bytes(bytes(100_000))
-    command = ["run", "distinct", "v.csv", "--key", "page", "--buckets", 1 << 17, *PURE, "--dataset", "d"]
-    for arguments in ([*command, "-o", "disk/out.dps"], release("c.sketch", output="disk/out.dps")):
-        (small_disk / "more").write_bytes(bytes(60_000))
-        done = place.run(*arguments)
-        assert done.code == 1
-        assert "no space is left on the disk. Nothing was read, charged or written" in done.err
-    assert place.ledger.datasets() == []
-    (small_disk / "other").unlink()
-    place.ok(*release("c.sketch", output="disk/out.dps"))
-    assert sorted(path.name for path in small_disk.iterdir()) == ["more", "out.dps"]

@@ -92,17 +92,6 @@ def test_users_are_bounded_and_answers_say_what_was_counted(dpsketch: Runner, tm
     assert "names only" in refused.err
 
 
-@pytest.mark.usefixtures("visits")
-def test_partials_merge_and_are_released_with_options(dpsketch: Runner) -> None:
-    for name in ("one", "two"):
-        assert dpsketch("build", *RUN[1:], "-o", f"{name}.sketch").code == 0
-    assert dpsketch("merge", "one.sketch", "two.sketch", "-o", "all.sketch").code == 0
-    made = dpsketch("release", "all.sketch", *BUDGET, "--others", "-o", "all.dps")
-    assert made.code == 0, made.err
-    assert dpsketch("query", "all.dps", "/a", "--json").json["estimates"][0]["value"] == pytest.approx(800, abs=20)
-    assert dps.load("all.dps").others is not None
-
-
 def test_memory_has_a_limit_in_the_shell_too(dpsketch: Runner, visits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything goes to disk and is released from there; the folder is empty afterwards."""
     monkeypatch.setattr(store, "_WAITING_ROWS", 100)
@@ -124,20 +113,15 @@ VOTES = (*BUDGET, "--max-counters", 8)
     ("options", "words"),
     [
         (("--epsilon", 1, "--delta", 0), "With --delta 0 give a public list: --keys-from FILE."),
-        (("--epsilon", 1), "say --delta as well: for example --delta 1e-6, or --delta 0 for pure privacy."),
         (("--rho", 0.1), "--rho needs a public list, --keys-from FILE"),
         ((*BUDGET, "--memory-limit", "1MB"), "--memory-limit must be a size such as '512MB'"),
         ((*BUDGET, "--temp-directory", "."), "--temp-directory goes with --memory-limit"),
         ((*BUDGET, "--names-only"), "gains nothing"),
-        ((*BUDGET, "--form", "best"), "--form is one of"),
         ((*BUDGET, "--form", "rounds"), "a record has one"),
-        ((*BUDGET, "--keys-from", "missing.txt"), "missing.txt is not a file"),
         ((*BUDGET, "--key-type", "int", "--keys-from", "urls.txt"), "integers"),
         ((*VOTES, "--memory-limit", "1GB"), "--max-counters bounds the memory"),
-        ((*VOTES, "--weight", "n"), "no weights"),
         ((*VOTES, "--grid", "0.5"), "drop --grid"),
         ((*VOTES, "--others"), "--others does not apply"),
-        ((*VOTES, "--form", "rounds"), "loads, truncated, gaussian"),
         ((*VOTES, "--max-weight", "3"), "max_weight is 1"),
     ],
 )
@@ -152,15 +136,6 @@ def test_what_cannot_be_is_refused_before_anything_is_read(
     assert "/rare" not in refused.err
     assert not Path("x.dps").exists()
     assert not dpsketch("ledger", "show", "--json").json["datasets"]
-
-
-@pytest.mark.usefixtures("visits")
-def test_a_sketch_says_once_that_a_histogram_answers_better(dpsketch: Runner) -> None:
-    counts = ("run", "counts", *RUN[2:])
-    made = dpsketch(*counts, *BUDGET, "-o", "first.dps")
-    assert made.err.count("a histogram answers better: dpsketch run histogram with the same key") == 1
-    for quiet in ((*BUDGET, "--dry-run", "--json"), ("--epsilon", 1, "--delta", 0), (*BUDGET, "--like", "first.dps")):
-        assert "answers better" not in dpsketch(*counts, *quiet, "--overwrite", "-o", "q.dps").err
 
 
 def test_a_bound_that_is_chosen_is_stated_with_every_answer(dpsketch: Runner, tmp_path: Path) -> None:

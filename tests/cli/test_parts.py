@@ -128,24 +128,6 @@ def test_a_day_costs_what_the_dearest_day_does(dpsketch: Any, visits: Path, tmp_
     assert dps.Ledger(tmp_path / "dpsketch" / "ledger.db").verify() == []
 
 
-def test_users_compose_unless_each_is_in_one_part(dpsketch: Any) -> None:
-    total = (*TOTAL, "--per-user", "--parts", "country")
-    assert dpsketch("ledger", "create", "visits", *total).code == 0
-    assert dpsketch("ledger", "create", "homes", *total, "--disjoint-users").code == 0
-    shown = dpsketch("ledger", "show", "--json").json["datasets"]
-    assert [each["division"]["disjoint_users"] for each in shown] == [True, False]
-
-
-def test_a_partial_is_released_as_a_part(dpsketch: Any, visits: Path) -> None:
-    dpsketch("ledger", "create", "web", *TOTAL, "--parts", "day")
-    assert dpsketch("build", "counts", visits, "--key", "url", "-o", "day.sketch").code == 0
-    command = ("release", "day.sketch", *BUDGET, "--dataset", "web", "--part")
-    assert dpsketch(*command, "2026-11-15", "-o", "one.dps").code == 0
-    other = dpsketch(*command, "2026-11-16", "-o", "two.dps")
-    assert other.code == 1
-    assert "parts must share no record" in other.err
-
-
 # One release for each part, in one pass.
 
 

@@ -79,23 +79,17 @@ def test_a_column_with_parentheses_in_its_name_is_quoted(dpsketch: Any, tmp_path
 REFUSED = [
     "select a.Dest from 'flights/*.parquet' a join 'flights/*.parquet' b on a.carrier = b.carrier",
     "select Dest from 'flights/0.parquet', 'flights/1.parquet'",
-    "select distinct Dest from 'flights/*.parquet'",
     "select Dest from 'flights/*.parquet' limit 5",
-    "select Dest from 'flights/*.parquet' order by distance",
     "select Dest, count(*) as n from 'flights/*.parquet' group by Dest",
     "select who as Dest, row_number() over (partition by carrier) as r from 'flights/*.parquet'",
-    "select Dest from 'flights/*.parquet' qualify row_number() over () < 5",
     "select Dest from 'flights/*.parquet' using sample 5",
     "select Dest from (select * from 'flights/*.parquet')",
-    "with x as (from 'flights/*.parquet') select Dest from x",
     "select Dest from 'flights/0.parquet' union all select Dest from 'flights/1.parquet'",
     "select Dest from read_parquet('flights/*.parquet')",
     "select unnest([carrier, Dest]) as Dest from 'flights/*.parquet'",
     "select Dest from 'flights/*.parquet' where distance > (select avg(distance) from 'flights/*.parquet')",
     "select columns(*) from 'flights/*.parquet'",
-    "select * exclude (who) from 'flights/*.parquet'",
     "select Dest from 'flights/0.parquet'; select 1",
-    "drop table x",
     "",
 ]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
@@ -152,16 +151,6 @@ def test_having_order_and_limit_are_of_released_rows() -> None:
         assert len(private.to_text().splitlines()) == 1 + len(expected)
 
 
-def test_an_answer_is_saved_whole(tmp_path: Path) -> None:
-    private = answer("SELECT COUNT(*) AS n FROM events GROUP BY country ORDER BY n DESC LIMIT 1")
-    assert names(private) == ["n"]
-    private.save(tmp_path / "t.dps")
-    again: Any = dps.load(tmp_path / "t.dps")
-    assert sorted(again.groups) == ["FR", "IT", "US"]
-    assert names(again) == ["country", "n"]
-    assert [row["n"] for row in private.to_json()] == [again.to_json()[0]["n"]]
-
-
 FRAMES: dict[str, Any] = {
     "polars": lambda: {"events": pl.from_arrow(EVENTS)},
     "batches": lambda: {"events": iter(EVENTS.slice(start, 4000) for start in (0, 4000, 8000))},
@@ -238,13 +227,10 @@ GROUPED = "SELECT country, COUNT(*) AS n FROM events GROUP BY country"
 REFUSED = {
     # what is not one SELECT that groups
     "": "not one SELECT",
-    "COPY (SELECT 1) TO 'x.csv'": "not one SELECT",
     f"{GROUPED}; SELECT 1": "not one SELECT",
     "FROM events": "has no groups",
-    "VALUES (1)": "reads a source of the kind",
     "SELECT COUNT(*) FROM events": "has no groups",
     "SELECT country FROM events GROUP BY country": "has no aggregate",
-    "SELECT * FROM events GROUP BY ALL": "selects \\*",
     # several sources, or queries within
     f"{GROUPED} UNION ALL {GROUPED}": "combines queries",
     f"WITH x AS (FROM events) {GROUPED.replace('events', 'x')}": "has a WITH",
@@ -252,54 +238,33 @@ REFUSED = {
     "SELECT country, COUNT(*) FROM (FROM events) GROUP BY country": "reads a subquery",
     "SELECT country, COUNT(*) FROM read_csv('x.csv') GROUP BY country": "function in FROM",
     "SELECT country, COUNT(*) FROM events GROUP BY country USING SAMPLE 5": "samples",
-    "SELECT country, COUNT(*) FROM events AS e(country) GROUP BY country": "more about its source",
     # groups that are none
     "SELECT country, COUNT(*) FROM events GROUP BY ROLLUP (country)": "grouping sets",
     "SELECT country, qty, COUNT(*) FROM events GROUP BY country": "neither in GROUP BY nor an aggregate",
-    "SELECT country, 5, COUNT(*) FROM events GROUP BY ALL": "names no column",
     "SELECT COUNT(*) FROM events GROUP BY 1": "aggregate inside",
-    "SELECT country, COUNT(*) FROM events GROUP BY 7": "constant in GROUP BY",
-    "SELECT random() AS r, COUNT(*) FROM events GROUP BY r": "function random",
-    "SELECT now() AS r, country, COUNT(*) FROM events GROUP BY ALL": "no aggregate that can be released",
     "SELECT lower(country) AS country, COUNT(*) FROM events GROUP BY country": "both a column and the alias",
-    "SELECT qty % 2 AS amount, SUM(amount) FROM events GROUP BY 1": "Rename the alias",
     "SELECT visitor % 2 AS visitor, COUNT(*) FROM events GROUP BY 1": "the column of the user",
-    "SELECT a.b.country, COUNT(*) FROM events GROUP BY 1": "name with a dot",
     # aggregates that are none
     "SELECT country, MIN(amount) FROM events GROUP BY country": "no aggregate that can be released.*low values",
     "SELECT country, COUNT(DISTINCT qty) FROM events GROUP BY country": "COUNT\\(DISTINCT …\\) counts users",
-    "SELECT country, COUNT(DISTINCT (visitor, qty)) FROM events GROUP BY country": "takes the user's column",
-    "SELECT country, SUM(DISTINCT amount) FROM events GROUP BY country": "DISTINCT in sum",
     "SELECT country, SUM(amount) FILTER (WHERE qty > 1) FROM events GROUP BY country": "has a FILTER",
     "SELECT country, SUM(amount) / COUNT(*) FROM events GROUP BY country": "computes with an aggregate",
+    "SELECT country, SUM(DISTINCT amount) FROM events GROUP BY country": "DISTINCT in sum",
     "SELECT country, COUNT(*) OVER () FROM events GROUP BY country": "has a window",
     "SELECT country, SUM(row_number() OVER ()) FROM events GROUP BY country": "kind window",
+    "SELECT random() AS r, COUNT(*) FROM events GROUP BY r": "function random",
     "SELECT country, SUM(1) FROM events GROUP BY country": "names no column",
-    "SELECT country, COUNT(NULL) FROM events GROUP BY country": "counts a constant",
-    "SELECT country, SUM(amount ORDER BY qty) FROM events GROUP BY country": "changes nothing",
     "SELECT country, QUANTILE_CONT(amount, [0.1, 0.9]) FROM events GROUP BY country": "one at a time",
-    "SELECT country, QUANTILE_CONT(amount, qty) FROM events GROUP BY country": "no number",
-    "SELECT country, QUANTILE_CONT(amount, 1.5) FROM events GROUP BY country": "between 0 and 1",
     "SELECT country, MEDIAN(amount, 0.5) FROM events GROUP BY country": "form that is not supported",
     "SELECT country, COUNT(*), COUNT(qty) FROM events GROUP BY country": "counts records twice",
-    "SELECT country, SUM(qty), SUM(qty) FROM events GROUP BY 1": "selects a column twice",
-    "SELECT country, COUNT(*) AS n, SUM(qty) AS n_low FROM events GROUP BY 1": "one name",
     # conditions
-    "SELECT country, COUNT(*) FROM events WHERE COUNT(*) > 5 GROUP BY country": "function count_star",
     "SELECT country, COUNT(*) FROM events WHERE read_text('/etc/passwd') > '' GROUP BY country": "function read_text",
     f"{GROUPED} QUALIFY row_number() OVER () < 2": "has a QUALIFY",
     f"{GROUPED} HAVING SUM(amount) > 5": "Select it as well",
     f"{GROUPED} HAVING qty > 5": "'qty' is none of them",
-    f"{GROUPED} HAVING country + 1 > n": "does not fit the types",
-    f"{GROUPED} ORDER BY amount": "'amount' is none of them",
     f"{GROUPED} ORDER BY 3": "constant in ORDER BY",
-    f"{GROUPED} ORDER BY ALL": "ORDER BY ALL",
-    f"{GROUPED} LIMIT 10%": "whole number of rows",
     "SELECT DISTINCT country, COUNT(*) FROM events GROUP BY country": "SELECT DISTINCT",
     # sources
-    "SELECT country, COUNT(*) FROM others GROUP BY country": "does not name",
-    "SELECT town, COUNT(*) FROM events GROUP BY town": "no column 'town'",
-    "SELECT country, SUM(ts) FROM events GROUP BY country": "values are numbers",
     "SELECT country + 1 AS c, COUNT(*) FROM events GROUP BY c": "does not fit the types",
 }
 
@@ -346,15 +311,6 @@ def test_errors_quote_nothing_of_the_data(tmp_path: Path) -> None:
                 dps.sql(query.replace(" f ", f" {source} "), data, **BUDGET)
             told = [str(refusal.value), repr(refusal.value.__cause__), repr(refusal.value.__context__)]
             assert "secret" not in "".join(told)
-
-
-def test_a_frame_says_what_its_columns_are() -> None:
-    """Types come from the schema: objects of Python that are no text have none."""
-    for name, column in (("g", [1, 2]), ("x", [1.0, None])):
-        frame = pd.DataFrame({"g": ["a", "b"], "x": [1.0, 2.0]})
-        frame[name] = pd.Series(column, dtype=object)
-        with pytest.raises(dps.InvalidInput, match=r"no type of its own|declares no type"):
-            dps.sql("SELECT g, SUM(x) FROM f GROUP BY g", {"f": frame}, **BUDGET)
 
 
 def test_bounds_are_by_name_or_by_column() -> None:
