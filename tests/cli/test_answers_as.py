@@ -10,8 +10,6 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-import dpsketch as dps
-
 BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--no-ledger"]
 
 
@@ -114,19 +112,3 @@ def test_a_key_that_begins_with_a_minus_is_told_about_two_dashes(dpsketch: Any, 
     found = dpsketch("query", "out.dps", "--json", "--", "-20:0").json["estimates"]
     assert abs(found[0]["value"] - 500) < 100
     assert "No such option" in dpsketch("query", "out.dps", "--nonsense").err
-
-
-def test_a_density_is_asked_in_the_units_of_python(dpsketch: Any, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("x,y\n" + "1,2\n3,4\n" * 500)
-    shape = ["--columns", "x,y", "--bandwidth", "2", "--power", "2", "--rows", "50"]
-    made = dpsketch("run", "density", "t.csv", *shape, *BUDGET, "-o", "d.dps")
-    assert made.code == 0, made.err
-    private: Any = dps.load("d.dps")
-    assert private.spec.kernel.power == 2
-    for options, expected in (
-        ([], private.density([[1.0, 2.0]])),
-        (["--estimator", "sum"], private.estimate([[1, 2]])),
-    ):
-        shell = dpsketch("query", "d.dps", "1,2", *options, "--json").json["estimates"][0]
-        assert shell["value"] == expected.value[0]
-    assert dpsketch("query", "d.dps", "1,2", "--estimator", "median").code == 2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -48,19 +46,6 @@ def test_a_key_of_two_columns_is_asked_and_answered_as_a_csv_row(dpsketch: Any, 
     if kind == "histogram":
         run(dpsketch, kind, "t.csv", "--key", "o,d", "--keys-from", "list.txt")
         assert dps.load("out.dps").keys == [("a,b", "c"), ("a", "b,c")]
-
-
-def test_every_kind_of_source_gives_the_same_keys_and_numbers_are_their_digits(dpsketch: Any, tmp_path: Path) -> None:
-    table = pa.table({"o": [row[0] for row in ROWS] * 400, "n": pa.array([row[2] for row in ROWS] * 400, pa.int32())})
-    pa.parquet.write_table(table, tmp_path / "t.parquet")
-    lines = [f'{{"o": "{row[0]}", "n": {row[2]}}}'.replace('q""', 'q\\""') for row in ROWS] * 400
-    (tmp_path / "t.jsonl").write_text("\n".join(lines))
-    with closing(sqlite3.connect(tmp_path / "t.db")) as base, base:
-        base.execute("CREATE TABLE t (o TEXT, n INTEGER)")
-        base.executemany("INSERT INTO t VALUES (?, ?)", [(o, n) for o, _, n in ROWS] * 400)
-    for source in ("t.csv", "t.parquet", "t.jsonl", f"sqlite:///{tmp_path}/t.db?table=t"):
-        run(dpsketch, "histogram", source, "--key", "o,n")
-        assert set(dps.load("out.dps").keys) == {(o, str(n)) for o, _, n in ROWS}, source
 
 
 def test_a_column_whose_name_holds_a_comma_is_in_quotes(dpsketch: Any, tmp_path: Path) -> None:
@@ -121,20 +106,6 @@ def test_a_row_counts_for_as_many_records_as_it_says(dpsketch: Any, kind: str) -
     assert "1 of them skipped" in made.err  # the row without a count stands for no record
     values = dps.load("out.dps").estimate(["the", "of", "none", "null"]).value  # type: ignore[union-attr]
     assert abs(values - [5040, 3000, 0, 0]).max() < 80
-
-
-def test_every_source_reads_counts_and_the_same_table(dpsketch: Any, tmp_path: Path) -> None:
-    (tmp_path / "c.csv").write_text("k,n\na,700\nb,\nc,3\n")
-    (tmp_path / "c.jsonl").write_text('{"k": "a", "n": 700}\n{"k": "b", "n": null}\n{"k": "c", "n": 3}\n')
-    for name, kind in (("i", pa.int16()), ("f", pa.float64()), ("d", pa.decimal128(9, 0))):
-        table = pa.table({"k": ["a", "b", "c"], "n": pa.array([700, None, 3], pa.int16()).cast(kind)})
-        pa.parquet.write_table(table, tmp_path / f"{name}.parquet")
-    plain = dps.CountSketch(rows=7, width=4096, unit=dps.per_record())
-    plain.update(["a", "c"], counts=[700, 3])
-    for source in ("c.csv", "c.jsonl", "i.parquet", "f.parquet", "d.parquet"):
-        made = dpsketch("build", "counts", source, "--key", "k", "--count", "n", "--overwrite", "-o", "c.sketch")
-        assert made.code == 0, made.err
-        assert dps.load_sensitive("c.sketch")._table.tolist() == plain._table.tolist()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("bad", ["-1", "2.5", "x", "99999999999999999999", "inf"])

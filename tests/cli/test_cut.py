@@ -50,16 +50,6 @@ def test_the_data_holder_is_told_how_much_weight_was_clipped(dpsketch: Any, tmp_
     assert "total weight" not in dpsketch(*asked, "--max-weight", "26", "-o", "all.dps").err
 
 
-def test_where_a_release_chooses_max_keys_nothing_is_said_to_be_cut_by_it(dpsketch: Any, tmp_path: Path) -> None:
-    """Ann's ten keys are all there until the release; bob's three records of one key weigh 1, which is two of 21."""
-    users = ("--user", "user", "--max-keys", "auto")
-    made = dpsketch("run", "histogram", visits(tmp_path), "--key", "page", *users, *BUDGET, "-o", "out")
-    assert made.code == 0, made.err
-    told = " ".join(made.err.split())
-    assert "10% of the total weight does not count, by --max-weight 1 on each key of a user." in told
-    assert "4096" not in told
-
-
 def test_answers_say_what_they_count(dpsketch: Any, tmp_path: Path) -> None:
     options = ["--key", "page", "--user", "user", "--max-keys", "2"]
     dpsketch("run", "counts", visits(tmp_path), *options, *BUDGET, "-o", "out.dps")

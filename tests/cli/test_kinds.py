@@ -11,7 +11,6 @@ import pyarrow.parquet
 import pytest
 
 import dpsketch as dps
-from dpsketch import local
 from sensitive import everything
 
 BUDGET = ["--epsilon", "2", "--delta", "1e-6"]
@@ -115,24 +114,6 @@ def test_density(dpsketch: Any, words: str) -> None:
     assert "fourier" in refused.err
 
 
-@pytest.mark.parametrize("features", ["fourier", "linear", "signs", "auto"])
-def test_density_of_features(dpsketch: Any, words: str, features: str) -> None:
-    more = {"fourier": ["--rows", "200"]}.get(features, [])
-    reach = [] if features in ("linear", "signs") else ["--bandwidth", "0.8"]
-    shape = ["--columns", "x,y", *reach, "--bounds=-4:4,0:4", "--features", features, *more]
-    for part in ("a.sketch", "b.sketch"):
-        made(dpsketch, "build", "density", words, *shape, "--seed", "1", "-o", part)
-    made(dpsketch, "merge", "a.sketch", "b.sketch", "-o", "c.sketch")
-    made(dpsketch, "release", "c.sketch", *BUDGET, "-o", "c.dps")
-    spec = dpsketch("inspect", "c.dps", "--json").json["spec"]
-    assert spec["features"] == ("series" if features == "auto" else features)
-    near, far = asked(dpsketch, "c.dps", "0,2", "-3.5,0.2")
-    assert near["low"] <= near["value"] <= near["high"]
-    if features not in ("linear", "signs"):
-        assert near["value"] > 3 * far["value"]
-    shown(dpsketch, "c.dps")
-
-
 def test_distinct_and_ranges(dpsketch: Any, words: str, truth: dict[int, int]) -> None:
     made(dpsketch, "run", "distinct", words, "--key", "id", *BUDGET, "-o", "f.dps")
     assert asked(dpsketch, "f.dps")[0]["value"] == pytest.approx(len(truth), rel=0.25)
@@ -149,7 +130,8 @@ def test_distinct_and_ranges(dpsketch: Any, words: str, truth: dict[int, int]) -
         ("histogram", ["--key", "word"]),
         ("heavy", ["--key", "word", "--key-bytes", "8", "--width", "256"]),
         ("moment", ["--key", "word", "--p", "0.5", "--size", "20"]),
-        ("density", ["--columns", "x,y", "--bandwidth", "1", "--rows", "20"]),
+        ("density", ["--columns", "x,y", "--bounds=-4:4,0:4", "--features", "linear"]),
+        ("counts", ["--key", "word"]),
     ],
 )
 def test_users_are_bounded_and_parts_merge_to_one_pass(
@@ -213,14 +195,3 @@ def test_local_reports(dpsketch: Any, words: str, table: pa.Table) -> None:
     assert abs(found[1]["value"]) < 0.2
     assert asked(dpsketch, "c.dps", "w1") == found[:1]
     assert dpsketch("inspect", "c.dps").code == 0
-
-
-def test_a_spec_that_is_kept_for_comparison_makes_no_report(dpsketch: Any, words: str) -> None:
-    for protocol in (local.PrivSketchAsPublished(0.01), local.MultiPCMS(1.0)):
-        local.write_spec("spec.json", protocol)
-        people = ["--user", "user", "--key", "word", "--spec", "spec.json"]
-        result = dpsketch("local", "report", words, *people, "-o", "reports.jsonl")
-        assert result.code != 0
-        assert "for comparison" in result.err
-        assert not Path("reports.jsonl").exists()
-        Path("spec.json").unlink()

@@ -182,20 +182,6 @@ def test_a_part_without_records_states_the_same_as_any(dpsketch: Any, visits: Pa
     assert empty == [full, full]
 
 
-def test_rows_that_stand_for_many_records_are_divided_with_their_counts(dpsketch: Any, visits: Path) -> None:
-    """And names of files have the part."""
-    rows = f"{DAYS[1]},a,b,700\n{DAYS[0]},a,b,300\n{DAYS[0]},c,d,90\n2026-12-24,a,b,5000\n"
-    Path("many.csv").write_text(f"day,from,to,n\n{rows}")
-    asked = ("run", "histogram", "many.csv", "--key", "from,to", "--count", "n", "--part-by", "day")
-    made = dpsketch(*asked, "--parts", "days.txt", *BUDGET, "--no-ledger", "--json", "-o", "day-{part}.dps")
-    assert made.code == 0, made.err
-    assert made.json["outputs"] == {day: f"day-{day}.dps" for day in DAYS}
-    for day, keys, count in ((DAYS[0], [("a", "b"), ("c", "d")], 300), (DAYS[1], [("a", "b")], 700)):
-        found: Any = dps.load(f"day-{day}.dps")
-        assert found.keys == keys
-        assert abs(found.estimate([("a", "b")]).value[0] - count) < 20
-
-
 def test_a_budget_that_protects_hardly_anyone_is_refused(dpsketch: Any, visits: Path, tmp_path: Path) -> None:
     asked = ("run", "counts", visits, "--key", "url", "--no-ledger", "--overwrite", "-o", "x.dps")
     for spend, words in (

@@ -92,16 +92,3 @@ def test_a_plan_says_whether_naming_pays(dpsketch: Runner) -> None:
     assert "and take 8,388,608 bytes" in " ".join(dpsketch(*many, "0.5", "--memory", 1 << 20).out.split())
     shape = dpsketch(*plan, "--records", 4000, "--bits", 7, "--quantiles", "0.5", "--json").json["shape"]
     assert shape == {"bits": 7, "quantiles": "0.5"}
-
-
-SOME = [(1, -3), (17, -1000)]
-MORE = [*((bits, 0) for bits in range(1, 65)), (63, -(2**63)), (40, 2**63 - 1)]
-
-
-@pytest.mark.parametrize("cases", [SOME, pytest.param(MORE, marks=pytest.mark.full)], ids=["some", "all"])
-def test_ranges_are_planned_at_every_number_of_bits_and_start(dpsketch: Any, cases: list[tuple[int, int]]) -> None:
-    for bits, start in cases:
-        shape = ["--bits", bits, "--start", start]
-        found = dpsketch("plan", "ranges", *shape, "--epsilon", "1", "--delta", "1e-6", "--records", "1e6")
-        assert found.code == 0, found.err
-        assert (f"--bits {bits} --start {start}" if start else f"--bits {bits}") in found.out

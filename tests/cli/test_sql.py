@@ -48,14 +48,6 @@ def test_a_query_names_the_source_the_columns_and_the_condition(dpsketch: Any) -
     assert counted(dpsketch, "--sql", star, "--key", "Dest").keys() == {"SFO", "JFK"}
 
 
-def test_users_weights_and_counts_are_columns_of_the_query(dpsketch: Any) -> None:
-    query = "select \"Dest\", who as person, distance * 2 as far, 5 + 0 * distance as n from 'flights/*.parquet'"
-    asked = ["--sql", query, "--key", "Dest"]
-    assert abs(counted(dpsketch, *asked, "--user", "person", "--max-keys", "1")["JFK"] - 600) < 60
-    assert abs(counted(dpsketch, *asked, "--count", "n")["JFK"] - 3000) < 60
-    assert abs(counted(dpsketch, *asked, "--weight", "far", "--max-weight", 1000)["JFK"] - 600 * 600) < 60_000
-
-
 def test_a_condition_chooses_the_records_and_a_key_is_computed_where_it_has_parentheses(dpsketch: Any) -> None:
     source, hour = "flights/*.parquet", "date_trunc('hour', cast(ts as timestamp))"
     found = counted(dpsketch, source, "--key", "Dest", "--where", "carrier = 'UA' and distance > 500")
@@ -66,14 +58,6 @@ def test_a_condition_chooses_the_records_and_a_key_is_computed_where_it_has_pare
     assert found.keys() == {("UA", "2026-01-01 10:00:00")}
     assert dps.load("out.dps").key_columns == ("carrier", hour)  # type: ignore[attr-defined]
     assert dpsketch("query", "out.dps", "UA,2026-01-01 10:00:00").code == 0
-
-
-def test_a_column_with_parentheses_in_its_name_is_quoted(dpsketch: Any, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("date (UTC)\n" + "monday\n" * 500)
-    assert counted(dpsketch, "t.csv", "--key", '"date (UTC)"').keys() == {"monday"}
-    refused = dpsketch("run", "histogram", "t.csv", "--key", "date (UTC)", *BUDGET, "-o", "no.dps")
-    assert refused.code == 1
-    assert "no column 'UTC'" in refused.err
 
 
 REFUSED = [

@@ -178,19 +178,6 @@ def test_every_form_of_records_gives_the_same_answer(form: str, tmp_path: Path) 
     assert len(found) == 4
 
 
-def test_text_formats_are_computed_with_casts(tmp_path: Path) -> None:
-    pa.csv.write_csv(EVENTS, tmp_path / "e.csv")
-    query = (
-        f"SELECT date_trunc('day', {{}}) AS day, SUM(amount * qty) AS worth FROM '{tmp_path / 'e.csv'}' GROUP BY ALL"
-    )
-    with pytest.raises(dps.SourceError, match="Cast them"):
-        dps.sql(query.format("ts"), **BUDGET)
-    private = dps.sql(query.format("cast(ts as timestamp)"), bounds={"worth": (0, 75)}, **BUDGET)
-    truth = float(np.asarray(EVENTS["amount"]) @ np.asarray(EVENTS["qty"]))
-    assert sum(private.to_arrow()["worth"].to_pylist()) == pytest.approx(truth, rel=0.1)
-    assert private.spec.types == ("timestamp",)
-
-
 def test_a_record_without_a_value_counts_for_nothing() -> None:
     """As documented, also where SQL would count it. Noise of scale 1 to 2 passes 80 with probability e⁻⁴⁰."""
     amounts = [1.0] * 400 + [None] * 300 + [float("nan")] * 200
