@@ -25,7 +25,6 @@ TABLE = [
     ((*RUN, "--epsilon", "50", "--delta", "0", "-o", "new.dps"), 2, "InvalidInput"),
     (("run", "histogram", "visits.csv", "--key", "page", *BUDGET, "-o", "new.dps"), 1, "SourceError"),
     (("query", "none.dps", "/a"), 1, "FileNotFoundError"),
-    (("query", "visits.csv", "/a"), 1, "FileRefused"),
     (("ledger", "show", "nobody"), 1, "LedgerError"),
     ((*RUN, "--epsilon", "5", "--delta", "1e-6", "-o", "new.dps"), 3, "BudgetExceeded"),
     ((*RUN, *BUDGET, "-o", "there.dps"), 4, "OutputExists"),

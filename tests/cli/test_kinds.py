@@ -74,12 +74,6 @@ def test_heavy(dpsketch: Any, words: str, truth: dict[int, int]) -> None:
     assert "--key-bytes" in without.err
 
 
-def test_sparse(dpsketch: Any, words: str, truth: dict[int, int]) -> None:
-    made(dpsketch, "run", "sparse", words, "--key", "id", "--epsilon", "2", "--delta", "0", "-o", "s.dps")
-    assert asked(dpsketch, "s.dps", "1")[0]["value"] == pytest.approx(truth[1], rel=0.1)
-    shown(dpsketch, "s.dps")
-
-
 def test_moments(dpsketch: Any, words: str, truth: dict[int, int]) -> None:
     moment = ["run", "moment", words, "--key", "id", "--size", "100", *BUDGET]
     made(dpsketch, *moment, "--p", "0.5", "-o", "m.dps")

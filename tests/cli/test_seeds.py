@@ -53,17 +53,6 @@ def test_partials_keep_the_fixed_seed_so_that_they_merge(dpsketch: Any) -> None:
     assert dps.load_sensitive("part.sketch").spec == first
 
 
-def test_days_that_are_made_alike_subtract(dpsketch: Any) -> None:
-    unit = ["--user", "u", "--max-keys", "2", "--neighbours", "replace"]
-    for name in ("first.dps", "other.dps"):
-        spec(dpsketch, name, "counts", *KINDS["counts"], *unit)
-    spec(dpsketch, "next.dps", "counts", "--key", "k", "--user", "u", "--like", "first.dps")
-    difference = dps.load("next.dps") - dps.load("first.dps")
-    assert len(difference.estimate(["a", "b"])) == 2
-    with pytest.raises(dps.errors.SpecMismatch, match="seed differs"):
-        dps.load("other.dps") - dps.load("first.dps")
-
-
 def test_options_that_contradict_the_other_release_are_refused(dpsketch: Any) -> None:
     spec(dpsketch, "first.dps", "counts", *KINDS["counts"])
     dpsketch("build", "counts", "t.csv", *KINDS["counts"], "-o", "part.sketch")

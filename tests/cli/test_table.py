@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -103,18 +102,13 @@ def test_options_are_the_arguments_of_a_table(dpsketch: Any, events: pa.Table) -
     assert spec.columns == (dps.mean("amount", over="users"),)
 
 
-@pytest.mark.parametrize("name", ["t.arrow", "t.csv", "t.jsonl", "sqlite:///t.db?table=t"])
+@pytest.mark.parametrize("name", ["t.csv", "sqlite:///t.db?table=t"])
 def test_every_source_gives_the_same_table(dpsketch: Any, tmp_path: Path, events: pa.Table, name: str) -> None:
     """Types come from the declared schema: text formats have none, and a database's column types are its own."""
     table = events.select(["country", "day", "visitor", "amount"])
     rows = [dict(row, day=str(row["day"])) for row in table.to_pylist()]
-    if name == "t.arrow":
-        with pa.ipc.new_file(name, table.schema) as writer:
-            writer.write_table(table)
-    elif name == "t.csv":
+    if name == "t.csv":
         pa.csv.write_csv(table, name)
-    elif name == "t.jsonl":
-        (tmp_path / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     else:
         with sqlite3.connect(tmp_path / "t.db") as connection:
             connection.execute("CREATE TABLE t (country TEXT, day TEXT, visitor INTEGER, amount REAL)")
@@ -123,7 +117,7 @@ def test_every_source_gives_the_same_table(dpsketch: Any, tmp_path: Path, events
     built = dpsketch("build", "table", name, *columns, "-o", "t.sketch")
     assert built.code == 0, built.err
     sketch: Any = dps.load_sensitive("t.sketch")
-    assert sketch.spec.types == ("text", "date" if name == "t.arrow" else "text")
+    assert sketch.spec.types == ("text", "text")
     expected = dps.Table(by=["country", "day"], user="visitor", columns=[dps.sum("amount")])
     expected.update(table)
     held, wanted = (sorted(each._store.to_document()[1]["v0"].tolist()) for each in (sketch, expected))
@@ -198,8 +192,6 @@ def test_questions_to_a_table(dpsketch: Any) -> None:
     assert abs(whole["count"] - RECORDS) < 300
     assert dpsketch("query", "t.dps", "--parquet", "t.parquet").code == 0
     assert pa.parquet.read_table("t.parquet").to_pylist() == private.to_arrow().to_pylist()
-    marked = dpsketch("query", "t.dps", "--markdown").out.splitlines()
-    assert marked[:2] == ["| country | day | count | mean_amount |", "| --- | --- | ---: | ---: |"]
     blank = dpsketch("query", "t.dps", "--max-relative-error", "1e-9", "--json").json["rows"]
     assert {row["count"] for row in blank} == {None}
     wide = dpsketch("query", "t.dps", "--confidence", "0.5", "--json").json["rows"][0]
@@ -207,7 +199,6 @@ def test_questions_to_a_table(dpsketch: Any) -> None:
     shown = dpsketch("inspect", "t.dps", "--json").json
     assert shown["bounds"] == {"mean_amount": [0, 30]}
     assert set(shown) >= {"cut", "meanings", "others", "spec", "guarantee"}
-    assert "mean_amount: mean of amount, clipped to 0 to 30" in dpsketch("inspect", "t.dps").out
     assert dpsketch("plot", "t.dps", "-n", "2", "-o", "t.png").code == 0
     top = dpsketch("top", "t.dps")
     assert (top.code, "`dpsketch query` lists them" in top.err) == (2, True)

@@ -64,17 +64,6 @@ def pieces(points: np.ndarray, size: int) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
-def test_a_record_has_the_same_cells_in_every_batch(kernel: kernels.Kernel) -> None:
-    points, spec = records(kernel), sketch(kernel).spec
-    alone = np.concatenate([spec.cells(points[i : i + 1]) for i in range(RECORDS)])
-    for size in SIZES[1:]:
-        together = [spec.cells(piece) for piece in pieces(points, size)]
-        assert np.array_equal(np.concatenate(together), alone)
-    order = np.random.default_rng(4).permutation(RECORDS)
-    assert np.array_equal(spec.cells(points[order]), alone[order])
-
-
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_tables_do_not_depend_on_batches_order_or_memory(kernel: kernels.Kernel) -> None:
     points = records(kernel)
     whole = table(points, kernel=kernel)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpsketch as dps
 from dpsketch import files
-from dpsketch.errors import InvalidInput
 from oracles import bounding as oracle
 from oracles import hashing as hashing_oracle
 from parts import bound_of
@@ -65,21 +63,6 @@ def test_any_order_and_any_partition_by_user_give_the_same_sketch(shape, stream,
     for part in parts:
         add(grown, part)
     assert everything(merged) == everything(grown) == whole
-
-
-@settings(max_examples=30)
-@given(shapes, records, records)
-def test_a_user_in_two_partials_is_always_refused(shape, one, two) -> None:
-    shared = {user for user, _, weight in one if weight} & {user for user, _, weight in two if weight}
-    left, right = build(shape, one), build(shape, two)
-    before = left.to_sensitive_bytes()
-    if shared:
-        with pytest.raises(InvalidInput, match="in both"):
-            left.merge(right)
-        assert left.to_sensitive_bytes() == before
-    else:
-        left.merge(right)
-        assert everything(left) == everything(build(shape, one + two))
 
 
 @settings(max_examples=50)

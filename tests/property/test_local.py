@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsketch import local
-from dpsketch.local.protocol import People, read_people
+from dpsketch.local.protocol import People
 from oracles import local as oracle
 
 PROTOCOLS: list[Any] = [
@@ -101,12 +101,3 @@ def test_a_report_is_the_oracles(cap: int, held: list[int], word: tuple[int, int
     expected = oracle.subset_hashing(held, int(hashing.keys[0]), width, thresholds, word)
     [bucket] = hashing.decide(people, np.zeros(1, np.uint32), np.array([word], np.uint64))
     assert expected is None or bucket == expected
-
-
-@given(sets)
-@settings(max_examples=30)
-def test_distinct_keys_and_taking_people(people: list[Any]) -> None:
-    read = read_people(people)
-    assert np.diff(read.distinct().offsets).tolist() == [len(set(one)) for one in people]
-    taken = read.take(np.arange(len(people))[::-1])
-    assert np.diff(taken.offsets).tolist() == [len(one) for one in people[::-1]]

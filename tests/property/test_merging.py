@@ -56,17 +56,6 @@ def test_parts_merged_in_any_order_are_one_pass(kind: str, stream: list[tuple[in
 
 
 @settings(max_examples=40)
-@given(st.lists(st.tuples(st.integers(-(2**63), 2**64 - 1), st.integers(0, 5)), max_size=40))
-def test_a_sparse_table_holds_exact_sums(stream: list[tuple[int, int]]) -> None:
-    expected: dict[int, int] = {}
-    for key, weight in stream:
-        expected[key % 2**64] = expected.get(key % 2**64, 0) + min(weight, 3)
-    arrays: Any = files.decode(filled("sparse", stream).to_sensitive_bytes(), allow_sensitive=True).arrays
-    found = dict(zip(arrays["positions"].tolist(), arrays["units"].tolist(), strict=True))
-    assert found == {key: value for key, value in sorted(expected.items()) if value}
-
-
-@settings(max_examples=40)
 @given(records, records, st.integers(0, 2**32))
 def test_one_row_a_record_moves_one_counter(stream: list[Any], one: list[Any], seed: int) -> None:
     """With the same draws for the records they share, two neighbours differ in one counter: the last record's."""
