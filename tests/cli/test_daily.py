@@ -80,9 +80,7 @@ def test_all_days_in_one_file_are_asked_and_drawn_over_time(dpsketch: Any) -> No
     facts = json.loads(dpsketch("inspect", file, "--json").out)
     assert (facts["days_published"], facts["last_day"]) == (3, "2026-11-17")
     for words, asked in {
-        "one key": ["query", file, "/a", "/b", "--curve", "7"],
         "number of days": ["query", file, "/a", "--curve", "week"],
-        "as in 8:14": ["query", file, "/a", "--days", "first"],
         "published days": ["query", "15.dps", "/a", "--days", "1"],
         "go together": ["plot", file, "--key", "/a", "-o", "other.svg"],
         "another folder": command(18, "c.dps", "--series", "state/web.dps"),

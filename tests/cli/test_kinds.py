@@ -61,19 +61,6 @@ def shown(dpsketch: Any, name: str) -> None:
     assert dpsketch("inspect", name).code == 0
 
 
-def test_heavy(dpsketch: Any, words: str, truth: dict[int, int]) -> None:
-    shape = ["--key", "word", "--key-bytes", "8", "--width", "1024"]
-    made(dpsketch, "run", "heavy", words, *shape, *BUDGET, "-o", "h.dps")
-    found = dpsketch("top", "h.dps", "-n", "5", "--json").json["estimates"]
-    best = sorted(truth, key=truth.__getitem__, reverse=True)[:2]
-    assert [row["key"] for row in found[:2]] == [f"w{key}" for key in best]
-    assert asked(dpsketch, "h.dps", "w1")[0]["value"] == pytest.approx(truth[1], abs=300)
-    shown(dpsketch, "h.dps")
-    without = dpsketch("run", "heavy", words, "--key", "word", *BUDGET, "-o", "x.dps")
-    assert without.code == 2
-    assert "--key-bytes" in without.err
-
-
 def test_moments(dpsketch: Any, words: str, truth: dict[int, int]) -> None:
     moment = ["run", "moment", words, "--key", "id", "--size", "100", *BUDGET]
     made(dpsketch, *moment, "--p", "0.5", "-o", "m.dps")

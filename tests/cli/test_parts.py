@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsketch as dps
-from dpsketch.cli.budget import source_of
 
 BUDGET = ("--epsilon", "1", "--delta", "1e-6")
 TOTAL = ("--epsilon", "2", "--delta", "1e-6")
@@ -85,16 +84,6 @@ def test_a_copied_sketch_is_the_same_dataset(dpsketch: Any, visits: Path, tmp_pa
     shutil.copy(tmp_path / "day.sketch", tmp_path / "copy.sketch")
     assert dpsketch("release", "copy.sketch", *BUDGET, "-o", "two.dps").code == 0
     assert charged(dpsketch) == {"web": 2}
-
-
-def test_what_is_remembered_is_no_digest_of_records(visits: Path) -> None:
-    """It stays as it is whatever the file holds; and no password of an address is in it."""
-    before = source_of([str(visits)])
-    visits.write_text("url\nother\n")
-    assert source_of([str(visits)]) == before
-    one, other = (source_of([f"postgresql://{user}@host/db?table=t"]) for user in ("ann:secret", "bob"))
-    assert one == other
-    assert one != source_of(["postgresql://bob@host/db?table=u"])
 
 
 # Parts of a dataset.

@@ -194,14 +194,11 @@ def test_questions_to_a_table(dpsketch: Any) -> None:
     assert pa.parquet.read_table("t.parquet").to_pylist() == private.to_arrow().to_pylist()
     blank = dpsketch("query", "t.dps", "--max-relative-error", "1e-9", "--json").json["rows"]
     assert {row["count"] for row in blank} == {None}
-    wide = dpsketch("query", "t.dps", "--confidence", "0.5", "--json").json["rows"][0]
-    assert wide["count_high"] < private.to_json()[0]["count_high"]
     shown = dpsketch("inspect", "t.dps", "--json").json
     assert shown["bounds"] == {"mean_amount": [0, 30]}
     assert set(shown) >= {"cut", "meanings", "others", "spec", "guarantee"}
     assert dpsketch("plot", "t.dps", "-n", "2", "-o", "t.png").code == 0
-    top = dpsketch("top", "t.dps")
-    assert (top.code, "`dpsketch query` lists them" in top.err) == (2, True)
+    assert dpsketch("top", "t.dps").code == 2
     for words in (["DE,2026-01-01"], ["US,2026-01-03", "--rollup", "country"], ["--rollup", "town"], ["--decode"]):
         assert dpsketch("query", "t.dps", *words).code == 2, words
     assert dpsketch("run", "histogram", "events.parquet", "--key", "country", *BUDGET, "-o", "h.dps").code == 0
