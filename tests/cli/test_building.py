@@ -89,22 +89,6 @@ def test_parts_that_share_a_secret_end_with_their_merge(dpsketch: Any, tmp_path:
         assert list(tmp_path.glob("*.sketch")) == []
 
 
-def test_what_contradicts_the_sketch_to_be_like_is_refused(dpsketch: Any, tmp_path: Path) -> None:
-    source = write(tmp_path / "one.csv", "key", "a")
-    dpsketch("build", "counts", source, "--key", "key", "--max-weight", "3", "-o", "a.sketch")
-    like = [source, "--key", "key", "--like", "a.sketch", "-o", "b.sketch"]
-    for kind, options, words in (
-        ("moment", [], "counts"),
-        ("counts", ["--max-weight", "5"], "contradicts --like"),
-        ("counts", ["--neighbours", "replace"], "contradicts --like"),
-    ):
-        refused = dpsketch("build", kind, *like, *options)
-        assert refused.code == 2
-        assert words in refused.err
-        assert not Path("b.sketch").exists()
-    assert dpsketch("build", "counts", *like, "--max-weight", "3").code == 0
-
-
 @pytest.mark.parametrize("command", ["run", "build"])
 def test_an_interrupted_feed_releases_and_saves_nothing(
     command: str, dpsketch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet
 import pytest
 
 import dpsketch as dps
@@ -46,14 +44,6 @@ def test_a_key_of_two_columns_is_asked_and_answered_as_a_csv_row(dpsketch: Any, 
     if kind == "histogram":
         run(dpsketch, kind, "t.csv", "--key", "o,d", "--keys-from", "list.txt")
         assert dps.load("out.dps").keys == [("a,b", "c"), ("a", "b,c")]
-
-
-def test_a_column_whose_name_holds_a_comma_is_in_quotes(dpsketch: Any, tmp_path: Path) -> None:
-    pa.parquet.write_table(pa.table({"a,b": ["x"] * 500, 'c"': ["y"] * 500}), tmp_path / "t.parquet")
-    run(dpsketch, "histogram", "t.parquet", "--key", '"a,b"')
-    assert (dps.load("out.dps").keys, dps.load("out.dps").spec.key_columns) == (["x"], ())
-    run(dpsketch, "histogram", "t.parquet", "--key", '"a,b","c"""')
-    assert (dps.load("out.dps").keys, dps.load("out.dps").spec.key_columns) == ([("x", "y")], ("a,b", 'c"'))
 
 
 @pytest.mark.parametrize(

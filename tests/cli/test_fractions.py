@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
@@ -31,7 +30,6 @@ def database(table: pa.Table) -> None:
 
 SOURCES: dict[str, Callable[[str, pa.Table], Any]] = {
     "t.parquet": lambda path, table: pa.parquet.write_table(table, path),
-    "t.feather": lambda path, table: pa.feather.write_feather(table, path),
     "t.csv": lambda path, table: Path(path).write_text(table.to_pandas().to_csv(index=False)),
     "t.jsonl": lambda path, table: Path(path).write_text("".join(f"{json.dumps(row)}\n" for row in table.to_pylist())),
     "sqlite:///t.db?table=t": lambda _, table: database(table),

@@ -63,14 +63,6 @@ def test_programs_read_a_plan_and_use_its_shape(dpsketch: Runner, kind: str, tmp
         assert run.code == 0, run.err
 
 
-@pytest.mark.parametrize(("dim", "features"), [(3, "series"), (4, None)])
-def test_a_density_of_few_coordinates_is_a_series_and_of_more_race(
-    dpsketch: Runner, dim: int, features: str | None
-) -> None:
-    found = dpsketch("plan", "density", "--dim", dim, *BUDGET, "--records", 10_003, "--json").json
-    assert found["shape"].get("features") == features
-
-
 def test_a_question_compares_the_kinds_and_ends_in_a_command(dpsketch: Runner, tmp_path: Path) -> None:
     (tmp_path / "visits.csv").write_text("page\n" + "/a\n/b\n" * 40)
     asked = ("plan", "--question", "keys", *BUDGET, *DATA)

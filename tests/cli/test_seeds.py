@@ -71,3 +71,8 @@ def test_options_that_contradict_the_other_release_are_refused(dpsketch: Any) ->
         assert refused.code == 2, (options, refused.err)
         assert words in refused.err
         assert not Path("out.dps").exists()
+    built = ("t.csv", "--key", "k", "--like", "part.sketch", "-o", "other.sketch")
+    for kind, options, words in (("moment", [], "counts"), ("counts", ["--max-weight", "5"], "contradicts --like")):
+        refused = dpsketch("build", kind, *built, *options)
+        assert (refused.code, words in refused.err) == (2, True)
+        assert not Path("other.sketch").exists()
