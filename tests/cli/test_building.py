@@ -1,14 +1,20 @@
-"""Building, merging and releasing step by step: what is published, refused and left behind."""
+"""Building, merging and releasing step by step: types of keys, what is refused, and advice that works when taken."""
 
 from __future__ import annotations
 
+import re
+import shlex
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import dpsketch as dps
-from dpsketch.bounding import whole
+from dpsketch.sketches.countsketch import addition
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
 
@@ -18,56 +24,56 @@ def write(path: Path, *rows: str) -> str:
     return path.name
 
 
-@pytest.mark.parametrize("kind", ["counts", "sparse"])
-def test_a_table_without_records_looks_like_one_with_a_record(dpsketch: Any, tmp_path: Path, kind: str) -> None:
-    none, one = write(tmp_path / "none.csv", "key"), write(tmp_path / "one.csv", "key", "7")
-    for options, expected in (([], "text"), (["--key-type", "int"], "int")):
-        for source in (none, one):
-            made = dpsketch("run", kind, source, "--key", "key", *options, *BUDGET, "--overwrite", "-o", "out.dps")
-            assert made.code == 0, made.err
-            assert dps.load("out.dps").spec.key_type == expected
+@pytest.mark.parametrize("keys", [[], [5]])
+def test_keys_have_the_type_that_is_declared_whatever_records_there_are(dpsketch: Any, keys: list[int]) -> None:
+    """Never that of the values: a source without records looks like one with a record."""
+    for declared in ("int64", "string"):
+        pa.parquet.write_table(pa.table({"k": pa.array(keys, pa.int64()).cast(declared)}), f"{declared}.parquet")
+    Path("t.csv").write_text("k\n" + "".join(f"{key}\n" for key in keys))
+    Path("t.jsonl").write_text("".join(f'{{"k": {key}}}\n' for key in keys))
+    with closing(sqlite3.connect("t.db")) as base, base:
+        base.execute("CREATE TABLE t (k INTEGER)")
+        base.executemany("INSERT INTO t VALUES (?)", [(key,) for key in keys])
+    for source, expected in (
+        ("int64.parquet", "int"),
+        ("string.parquet", "text"),
+        ("t.csv", "text"),
+        ("t.jsonl", "text"),
+        ("sqlite:///t.db?table=t", "int"),
+        ("sqlite:///t.db?query=SELECT k FROM t", "text"),
+    ):
+        asked = ["int"] if source in ("t.csv", "t.jsonl") else []
+        for key_type in (None, *asked):
+            options = ["--key-type", key_type] if key_type else []
+            for kind in ("counts", "sparse"):
+                run = ("run", kind, source, "--key", "k", *options, *BUDGET, "--no-ledger", "--overwrite")
+                made = dpsketch(*run, "-o", "out.dps")
+                assert made.code == 0, made.err
+                assert dps.load("out.dps").spec.key_type == (key_type or expected)
 
 
-@pytest.mark.parametrize("content", ["", "\n\n"])
-def test_json_lines_without_records_look_like_those_with_a_record(dpsketch: Any, tmp_path: Path, content: str) -> None:
-    """They have no header, so that a file without a line is whole."""
-    (tmp_path / "none.jsonl").write_text(content)
-    (tmp_path / "one.jsonl").write_text('{"key": "7"}\n')
-    for options, expected in (([], "text"), (["--key-type", "int"], "int")):
-        for source in ("none.jsonl", "one.jsonl"):
-            made = dpsketch("run", "counts", source, "--key", "key", *options, *BUDGET, "--overwrite", "-o", "out.dps")
-            assert made.code == 0, made.err
-            assert dps.load("out.dps").spec.key_type == expected
-    assert dpsketch("build", "counts", "none.jsonl", "one.jsonl", "--key", "key", "-o", "both.sketch").code == 0
-    user = ["--user", "who", "--max-keys", "2"]
-    made = dpsketch("run", "counts", "none.jsonl", "--key", "key", *user, *BUDGET, "--no-ledger", "-o", "users.dps")
-    assert made.code == 0, made.err
+def test_a_release_without_a_key_type_is_asked_for_text_or_for_integers(dpsketch: Any, tmp_path: Path) -> None:
+    sketch = dps.CountSketch(rows=5, width=64, unit=dps.per_record())
+    sketch.update([5] * 3000)
+    sketch.release(epsilon=1.0, delta=1e-6).save(tmp_path / "numbers.dps")
+    write(tmp_path / "keys.txt", "5", "6")
+    for command in (["query", "numbers.dps", "5"], ["top", "numbers.dps", "--candidates", "keys.txt"]):
+        read = dpsketch(*command, "--json")
+        assert "read as text; --key-type int" in read.err
+        assert max(one["value"] for one in read.json["estimates"]) < 1000
+        read = dpsketch(*command, "--key-type", "int", "--json")
+        assert (read.json["estimates"][0]["key"], read.json["estimates"][0]["value"] > 2900) == (5, True)
+    assert dpsketch("query", "numbers.dps", "x", "--key-type", "int").code == 2
+    typed = dps.CountSketch(rows=5, width=64, unit=dps.per_record(), key_type="text")
+    typed.release(epsilon=1.0, delta=1e-6).save(tmp_path / "text.dps")
+    assert "counts text keys" in dpsketch("query", "text.dps", "5", "--key-type", "int").err
 
 
-def test_the_names_of_several_sources_are_not_published(dpsketch: Any, tmp_path: Path) -> None:
-    names = [write(tmp_path / f"patient-{i}.csv", "key", "a") for i in range(3)]
-    for options in ([], ["--dataset", "d"], ["--no-ledger"]):
-        assert dpsketch("run", "counts", *names, "--key", "key", *BUDGET, *options, "-o", "out.dps").code == 0
-        assert b"patient" not in Path("out.dps").read_bytes()
-        Path("out.dps").unlink()
-
-
-def test_a_database_is_not_named_by_its_password(dpsketch: Any, tmp_path: Path) -> None:
+def test_the_password_of_a_database_is_not_shown(dpsketch: Any) -> None:
     source = "postgresql://me:secret@host?table=visits"
     shown = dpsketch("run", "counts", source, "--key", "key", *BUDGET, "--dry-run", "-o", "out.dps")
     assert shown.code == 0
     assert "secret" not in shown.err + shown.out
-
-
-def test_a_partial_is_not_merged_with_itself(dpsketch: Any, tmp_path: Path) -> None:
-    source = write(tmp_path / "one.csv", "key", "a")
-    dpsketch("build", "counts", source, "--key", "key", "-o", "a.sketch")
-    (tmp_path / "link.sketch").symlink_to(tmp_path / "a.sketch")
-    for other in ("a.sketch", "./a.sketch", "link.sketch"):
-        refused = dpsketch("merge", "a.sketch", other, "-o", "both.sketch")
-        assert refused.code == 2
-        assert "twice" in refused.err
-        assert not Path("both.sketch").exists()
 
 
 def test_parts_that_share_a_secret_end_with_their_merge(dpsketch: Any, tmp_path: Path) -> None:
@@ -83,41 +89,41 @@ def test_parts_that_share_a_secret_end_with_their_merge(dpsketch: Any, tmp_path:
         assert list(tmp_path.glob("*.sketch")) == []
 
 
-def test_a_sketch_like_one_of_another_kind_is_refused(dpsketch: Any, tmp_path: Path) -> None:
-    source = write(tmp_path / "one.csv", "key", "a")
-    dpsketch("build", "counts", source, "--key", "key", "-o", "a.sketch")
-    refused = dpsketch("build", "moment", source, "--key", "key", "--like", "a.sketch", "-o", "b.sketch")
-    assert refused.code == 2
-    assert "counts" in refused.err
-    profile = ["--p", "0.5", "--p", "1", "--size", "20"]
-    dpsketch("build", "moment", source, "--key", "key", *profile, "-o", "m.sketch")
-    like = dpsketch("build", "moment", source, "--key", "key", "--like", "m.sketch", "-o", "n.sketch")
-    assert like.code == 0, like.err
-
-
-@pytest.mark.parametrize(
-    ("kind", "options"),
-    [("density", ["--columns", "x", "--bandwidth", "1", "--rows", "10"]), ("distinct", ["--key", "key"])],
-)
-def test_a_user_with_more_records_than_fit_is_counted(
-    dpsketch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, options: list[str]
+@pytest.mark.parametrize("command", ["run", "build"])
+def test_an_interrupted_feed_releases_and_saves_nothing(
+    command: str, dpsketch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole, "_FOLD_BYTES", 64)
-    rows = [f"k{i % 5},{i // 100},{i % 7}" for i in range(300)]
-    source = write(tmp_path / "many.csv", "key,user,x", *rows)
-    users = ["--user", "user", "--max-keys", "3"]
-    made = dpsketch("run", kind, source, *options, *users, *BUDGET, "-o", "out.dps")
-    assert made.code == 0, made.err
+    write(tmp_path / "visits.csv", "page", *"ab" * 500)
+    whole = addition.kernels.add_ones
+
+    def interrupted_after(*given: Any) -> None:
+        whole(*given)
+        raise KeyboardInterrupt
+
+    budget = [*BUDGET, "--dataset", "web"] if command == "run" else []
+    arguments = [command, "counts", "visits.csv", "--key", "page", *budget, "-o", "out"]
+    monkeypatch.setattr(addition.kernels, "add_ones", interrupted_after)
+    assert dpsketch(*arguments).code == 130
+    assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith("ledger")) == ["visits.csv"]
+    assert dps.Ledger.default().datasets() == []
+    monkeypatch.setattr(addition.kernels, "add_ones", whole)
+    assert dpsketch(*arguments).code == 0
 
 
-def test_options_that_contradict_the_sketch_to_be_like_are_refused(dpsketch: Any, tmp_path: Path) -> None:
-    source = write(tmp_path / "one.csv", "key", "a")
-    dpsketch("build", "counts", source, "--key", "key", "--max-weight", "3", "-o", "a.sketch")
-    like = ["build", "counts", source, "--key", "key", "--like", "a.sketch", "-o", "b.sketch"]
-    assert dpsketch(*like, "--max-weight", "3").code == 0
-    Path("b.sketch").unlink()
-    for option in (["--max-weight", "5"], ["--neighbours", "replace"]):
-        refused = dpsketch(*like, *option)
-        assert refused.code == 2
-        assert "contradicts --like" in refused.err
-        assert not Path("b.sketch").exists()
+def test_advice_works_when_it_is_taken(dpsketch: Any, tmp_path: Path) -> None:
+    write(tmp_path / "visits.csv", "user_id,hour", *(f"u{i % 50},{i % 12}" for i in range(3000)))
+    pure = ("--epsilon", 1, "--delta", 0, "--no-ledger")
+    for exact in ((), ("--exact",)):
+        asked = ("run", "distinct", "visits.csv", *exact, *pure, "--dry-run", "--json")
+        alone = dpsketch(*asked, "--key", "user_id")
+        (options,) = re.findall(r"add (--user user_id --max-keys 1):", alone.err)
+        advised = dpsketch(*asked, "--key", "user_id", *shlex.split(options))
+        assert advised.code == 0, advised.err
+        assert "Note" not in advised.err
+        assert advised.json["guarantee"]["unit"]["level"] == "user"
+        assert advised.json["noise_scale"] == alone.json["noise_scale"], "the hint says that the noise is the same"
+    sparse = ("run", "sparse", "visits.csv", "--key", "user_id", "--key-type", "text", *pure, "-o", "s.dps")
+    refused = dpsketch(*sparse, "--domain", 100)
+    assert refused.code != 0
+    (domain,) = re.findall(r"--domain (\S+?)[,.]? ", refused.err)
+    assert dpsketch(*sparse, "--domain", domain).code == 0

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
@@ -31,40 +30,30 @@ def database(table: pa.Table) -> None:
 
 SOURCES: dict[str, Callable[[str, pa.Table], Any]] = {
     "t.parquet": lambda path, table: pa.parquet.write_table(table, path),
-    "t.feather": lambda path, table: pa.feather.write_feather(table, path),
     "t.csv": lambda path, table: Path(path).write_text(table.to_pandas().to_csv(index=False)),
     "t.jsonl": lambda path, table: Path(path).write_text("".join(f"{json.dumps(row)}\n" for row in table.to_pylist())),
     "sqlite:///t.db?table=t": lambda _, table: database(table),
 }
 
 
-@pytest.mark.parametrize("kind", ["ranges", "heavy", "histogram", "counts"])
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_column_with_fractions_is_refused_from_every_source(dpsketch: Runner, source: str, kind: str) -> None:
+def test_a_column_with_fractions_is_refused_from_every_source(dpsketch: Runner, source: str) -> None:
     SOURCES[source](source, pa.table({"price": PRICES * 500}))
-    shape = {"ranges": ("--bits", 14), "heavy": ("--key-bits", 14)}.get(kind, ("--key-type", "int"))
-    done = dpsketch("run", kind, source, "--key", "price", *shape, *BUDGET)
-    assert done.code == 1
-    assert "whole" in done.err
-    assert "16.99" not in done.err
-    assert not Path("o.dps").exists()
+    for kind, shape in (("ranges", ("--bits", 17)), ("histogram", ("--key-type", "int"))):
+        done = dpsketch("run", kind, source, "--key", "price", *shape, *BUDGET)
+        assert done.code == 1
+        assert "whole" in done.err
+        assert "16.99" not in done.err
+        assert not Path("o.dps").exists()
 
 
-@pytest.mark.parametrize("source", ["t.parquet", "t.feather", "t.csv"])
-def test_the_remedy_that_the_message_names_counts_all_prices(dpsketch: Runner, source: str) -> None:
-    """500 records lie between the median and each end of 16.99, and noise has a scale of a few: less than 1e-12."""
-    SOURCES[source](source, pa.table({"price": [*PRICES * 500, *[16.99] * 1000]}))
-    shape = ("--bits", 17, *BUDGET)
-    refused = dpsketch("run", "ranges", source, "--key", "price", *shape)
-    assert "as in 'round(100 * price)'" in " ".join(refused.err.split())
-    assert dpsketch("run", "ranges", source, "--key", "round(100 * price)", *shape).code == 0
-    release: Any = dps.load("o.dps")
-    assert release.quantile(0.5).value == 1699
-    if source != "t.csv":
-        assert "as in 'cast(price as varchar)'" in " ".join(refused.err.split())
-    text = dpsketch("run", "histogram", source, "--key", "cast(price as varchar)", *BUDGET, "--overwrite")
-    assert text.code == 0, text.err
-    assert dps.load("o.dps").estimate(["16.99"]).value[0] > 1400  # type: ignore[union-attr]
+def test_the_remedy_that_the_message_names_counts_all_prices(dpsketch: Runner) -> None:
+    SOURCES["t.parquet"]("t.parquet", pa.table({"price": PRICES * 500}))
+    run = ("run", "ranges", "t.parquet", "--bits", 17, *BUDGET, "--key")
+    for remedy in ("round(100 * price)", "cast(price as varchar)"):
+        assert f"as in '{remedy}'" in " ".join(dpsketch(*run, "price").err.split())
+    counted = dpsketch(*run, "round(100 * price)")
+    assert (counted.code, "Read 2,000 records." in counted.err) == (0, True)
 
 
 def test_one_person_in_columns_of_two_types_does_not_count_twice(dpsketch: Runner) -> None:

@@ -1,79 +1,178 @@
-"""Parts of a dataset in the shell, what the ledger tells of each release, and budgets that protect hardly anyone."""
+"""Whose budget pays: datasets that nobody named, parts of one, one release a part, and budgets that protect nobody."""
 
 from __future__ import annotations
 
 import getpass
+import shutil
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from dpsketch.ledger import Ledger
+import dpsketch as dps
 
 BUDGET = ("--epsilon", "1", "--delta", "1e-6")
+TOTAL = ("--epsilon", "2", "--delta", "1e-6")
+DAYS = ("2026-11-15", "2026-11-16", "2026-11-17")
 
 
 @pytest.fixture
 def visits(tmp_path: Path) -> Path:
-    path = tmp_path / "visits.csv"
-    path.write_text("url,visitor\n" + "".join(f"/{row % 3},v{row}\n" for row in range(30)))
-    return path
+    """Two days that are listed, one that is not, one that has no records, and records of no day."""
+    days = [DAYS[0]] * 300 + [DAYS[1]] * 100 + ["2026-12-24"] * 7 + [""] * 5
+    rows = "".join(f"{day},/{row % 2},v{row}\n" for row, day in enumerate(days))
+    (tmp_path / "visits.csv").write_text("day,url,visitor\n" + rows)
+    (tmp_path / "days.txt").write_text("\n".join(DAYS) + "\n")
+    return tmp_path / "visits.csv"
 
 
-def test_a_day_costs_what_the_dearest_day_does(dpsketch, visits) -> None:
-    created = dpsketch("ledger", "create", "web", "--epsilon", "2", "--delta", "1e-6", "--parts", "day")
+def charged(dpsketch: Any) -> dict[str, int]:
+    return {each["dataset"]: each["releases"] for each in dpsketch("ledger", "show", "--json").json["datasets"]}
+
+
+def run(dpsketch: Any, source: object, *more: object) -> Any:
+    small = ("--epsilon", "0.5", "--delta", "1e-6", "--overwrite", "-o", "out.dps")
+    return dpsketch("run", "counts", source, "--key", "url", *small, *more)
+
+
+# Datasets that nobody named.
+
+
+def test_a_copy_gets_no_fresh_budget_unnoticed(dpsketch: Any, visits: Path, tmp_path: Path) -> None:
+    """The name that is asked for once is remembered with the place."""
+    dpsketch("ledger", "create", "web", *TOTAL)
+    assert run(dpsketch, visits, "--dataset", "web").code == 0
+    assert run(dpsketch, "visits.csv").code == 0
+    copy = tmp_path / "copy.csv"
+    shutil.copy(visits, copy)
+    refused = run(dpsketch, copy)
+    assert refused.code != 0
+    assert "does not know the source 'copy.csv', and keeps totals (of 'web')" in refused.err
+    assert charged(dpsketch) == {"web": 2}
+    assert run(dpsketch, copy, "--dataset", "web").code == 0
+    assert run(dpsketch, copy).code == 0
+    assert charged(dpsketch) == {"web": 4}
+    assert "was charged to dataset 'web' before" in run(dpsketch, visits, "--dataset", "elsewhere").err
+    several = run(dpsketch, visits, "third.csv", "--dry-run")
+    assert "does not know several sources, and keeps totals" in several.err
+
+
+def test_two_files_of_one_name_are_told_apart(dpsketch: Any, visits: Path, tmp_path: Path) -> None:
+    assert run(dpsketch, visits).code == 0
+    (tmp_path / "other").mkdir()
+    shutil.copy(visits, tmp_path / "other" / "visits.csv")
+    assert "another file of that name" in run(dpsketch, tmp_path / "other" / "visits.csv").err
+    assert charged(dpsketch) == {"visits.csv": 1}
+
+
+def test_a_pipe_has_no_name_and_a_list_of_files_gets_one(dpsketch: Any, visits: Path, tmp_path: Path) -> None:
+    assert "standard input has no name of its own" in run(dpsketch, "-").err
+    shutil.copy(visits, tmp_path / "patient-7.csv")
+    for _ in range(2):  # the same files are the same dataset
+        assert run(dpsketch, visits, tmp_path / "patient-7.csv").code == 0
+    [(name, releases)] = charged(dpsketch).items()
+    assert name.startswith("several sources ")
+    assert releases == 2
+    assert b"patient" not in Path("out.dps").read_bytes()
+
+
+def test_a_copied_sketch_is_the_same_dataset(dpsketch: Any, visits: Path, tmp_path: Path) -> None:
+    dpsketch("build", "counts", visits, "--key", "url", "-o", "day.sketch")
+    assert dpsketch("release", "day.sketch", *BUDGET, "--dataset", "web", "-o", "one.dps").code == 0
+    shutil.copy(tmp_path / "day.sketch", tmp_path / "copy.sketch")
+    assert dpsketch("release", "copy.sketch", *BUDGET, "-o", "two.dps").code == 0
+    assert charged(dpsketch) == {"web": 2}
+
+
+# Parts of a dataset.
+
+
+def test_a_day_costs_what_the_dearest_day_does(dpsketch: Any, visits: Path, tmp_path: Path) -> None:
+    """And the ledger names every entry."""
+    created = dpsketch("ledger", "create", "web", *TOTAL, "--parts", "day")
     assert created.code == 0, created.err
-    for day in ("2026-11-15", "2026-11-16", "2026-11-17"):
-        made = dpsketch(
-            "run", "counts", visits, "--key", "url", *BUDGET, "--dataset", "web", "--part", day, "-o", f"{day}.dps"
-        )
+    asked = ("run", "counts", visits, "--key", "url", "--dataset", "web")
+    for day in DAYS[:2]:
+        made = dpsketch(*asked, *BUDGET, "--part", day, "-o", f"{day}.dps")
         assert made.code == 0, made.err
         assert f"Charged to dataset 'web', part '{day}': ε=1.00 of 2.00" in made.err
-    asked = ("run", "counts", visits, "--key", "url", "--epsilon", "1.9", "--delta", "5e-7", "--dataset", "web")
-    fresh = dpsketch(*asked, "--part", "2026-11-18", "--dry-run", "--json", "-o", "x.dps")
+    dear = (*asked, "--epsilon", "1.9", "--delta", "5e-7", "-o", "x.dps")
+    fresh = dpsketch(*dear, "--part", DAYS[2], "--dry-run", "--json")
     assert fresh.json["budget"]["allowed"] is True
-    again = dpsketch(*asked, "--part", "2026-11-15", "-o", "x.dps")
+    again = dpsketch(*dear, "--part", DAYS[0])
     assert again.code == 3
     assert "A release of its kind fits with ε up to" in again.err
-    assert "is named as in '2026-11-15'" in dpsketch(*asked, "--part", "15.11.", "-o", "x.dps").err
-    assert "not divided into parts" in dpsketch(*asked[:-1], "other", "--part", "a", "-o", "x.dps").err
-    assert "contradicts" in dpsketch(*asked[:-2], "--no-ledger", "--part", "a", "-o", "x.dps").err
-
-
-def test_a_partial_is_released_as_a_part(dpsketch, visits) -> None:
-    dpsketch("ledger", "create", "web", "--epsilon", "2", "--delta", "1e-6", "--parts", "day")
-    assert dpsketch("build", "counts", visits, "--key", "url", "-o", "day.sketch").code == 0
-    command = ("release", "day.sketch", *BUDGET, "--dataset", "web", "--part")
-    assert dpsketch(*command, "2026-11-15", "-o", "one.dps").code == 0
-    other = dpsketch(*command, "2026-11-16", "-o", "two.dps")
-    assert other.code == 1
-    assert "parts must share no record" in other.err
-
-
-def test_users_compose_unless_each_is_in_one_part(dpsketch) -> None:
-    total = ("--epsilon", "2", "--delta", "1e-6", "--per-user", "--parts", "country")
-    assert dpsketch("ledger", "create", "visits", *total).code == 0
-    assert dpsketch("ledger", "create", "homes", *total, "--disjoint-users").code == 0
-    shown = dpsketch("ledger", "show", "--json").json["datasets"]
-    assert [each["division"]["disjoint_users"] for each in shown] == [True, False]
-
-
-def test_the_ledger_names_every_entry(dpsketch, visits, tmp_path) -> None:
-    dpsketch("ledger", "create", "web", "--epsilon", "9", "--delta", "1e-6", "--parts", "day")
-    asked = ("run", "counts", visits, "--key", "url", *BUDGET, "--dataset", "web")
-    dpsketch(*asked, "--part", "2026-11-15", "-o", "one.dps")
-    dpsketch(*asked, "--user", "visitor", "--max-keys", "1", "-o", "refused.dps")
-    dpsketch(*asked, "-o", "all.dps")
+    assert "is named as in '2026-11-15'" in dpsketch(*dear, "--part", "15.11.").err
+    other = (*asked[:-1], "other", *BUDGET, "--part", "a", "-o", "x.dps")
+    assert "not divided into parts" in dpsketch(*other).err
+    assert "contradicts" in dpsketch(*asked[:-2], "--no-ledger", *BUDGET, "--part", "a", "-o", "x.dps").err
     charges = dpsketch("ledger", "history", "web", "--json").json["charges"]
-    assert [charge["part"] for charge in charges] == ["2026-11-15", None]
-    assert charges[0]["origin"] == {"output": "one.dps", "columns": "key url", "who": getpass.getuser()}
+    assert [charge["part"] for charge in charges] == list(DAYS[:2])
+    assert charges[0]["origin"] == {"output": f"{DAYS[0]}.dps", "columns": "key url", "who": getpass.getuser()}
     for command in ("show", "history"):
         shown = dpsketch("ledger", command, "web").out
-        assert all(word in shown for word in ("2026-11-15", "one.dps", "all.dps", "key url", getpass.getuser()))
-    assert Ledger(tmp_path / "dpsketch" / "ledger.db").verify() == []
+        assert all(word in shown for word in (*DAYS[:2], f"{DAYS[0]}.dps", "key url", getpass.getuser()))
+    assert dps.Ledger(tmp_path / "dpsketch" / "ledger.db").verify() == []
 
 
-def test_a_budget_that_protects_hardly_anyone_is_refused(dpsketch, visits, tmp_path) -> None:
-    asked = ("run", "counts", visits, "--key", "url", "--no-ledger", "-o", "x.dps")
+# One release for each part, in one pass.
+
+
+def test_every_listed_part_is_released_and_costs_what_one_does(dpsketch: Any, visits: Path, tmp_path: Path) -> None:
+    dpsketch("ledger", "create", "web", *TOTAL, "--parts", "day")
+    asked = ("run", "counts", visits, "--key", "url", "--part-by", "day", "--parts", "days.txt", "--dataset", "web")
+    planned = dpsketch(*asked, *BUDGET, "--dry-run", "--json", "-o", "out")
+    assert planned.json["budget"]["allowed"] is True
+    made = dpsketch(*asked, *BUDGET, "-o", "out")
+    assert made.code == 0, made.err
+    assert "Read 412 records, 12 of them in no part that 3 names list." in made.err
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [f"{day}.dps" for day in DAYS]
+    shown = dpsketch("ledger", "show", "web", "--json").json["datasets"][0]
+    assert (shown["releases"], shown["parts"], shown["epsilon"]) == (3, 3, pytest.approx(1.0))
+    released = [dps.load(tmp_path / "out" / f"{day}.dps") for day in DAYS]
+    for release, expected in zip(released, (150, 50, 0), strict=True):
+        assert abs(release.estimate(["/0"]).value[0] - expected) < 40
+    assert dpsketch("ledger", "verify", *(tmp_path / "out").iterdir()).code == 0
+    again = dpsketch(*asked, "--epsilon", "1.9", "--delta", "1e-6", "-o", "again-{part}.dps")
+    assert again.code == 3
+    assert "Read" not in again.err
+    assert list(tmp_path.glob("again*")) == []
+
+
+def test_what_cannot_be_divided_is_refused(dpsketch: Any, visits: Path, tmp_path: Path) -> None:
+    by = ("--part-by", "day", "--parts", "days.txt")
+    (tmp_path / "twice.txt").write_text("a\na\n")
+    (tmp_path / "slash.txt").write_text("../a\n")
+    for options, words in (
+        (("counts", *by[:2]), "needs --parts FILE"),
+        (("histogram", *by[:2]), "a histogram finds them"),
+        (("counts", *by[2:]), "say that as well"),
+        (("counts", "--part-by", "day", "--parts", "twice.txt"), "each once"),
+        (("counts", "--part-by", "day", "--parts", "slash.txt"), "hold a slash"),
+        (("counts", *by, "--user", "day", "--max-keys", "1"), "divides records"),
+        (("moment", "--p", "0.5", "--size", "20", *by), "--part-by does not apply to moment"),
+    ):
+        refused = dpsketch("run", options[0], visits, "--key", "url", *options[1:], *BUDGET, "--no-ledger", "-o", "out")
+        assert refused.code != 0
+        assert words in refused.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_part_without_records_states_the_same_as_any(dpsketch: Any, visits: Path, tmp_path: Path) -> None:
+    """The type of a column is public, and stands in each release: it must not say which parts are empty."""
+    table = pa.table({"day": [DAYS[0]] * 4, "item": pa.array([1, 2, 3, None], pa.int64())})
+    pq.write_table(table, tmp_path / "items.parquet")
+    asked = ("run", "counts", "items.parquet", "--key", "item", "--part-by", "day", "--parts", "days.txt", *BUDGET)
+    assert dpsketch(*asked, "--no-ledger", "-o", "out").code == 0
+    full, *empty = (dps.load(tmp_path / "out" / f"{day}.dps").spec for day in DAYS)
+    assert full.key_type == "int"
+    assert empty == [full, full]
+
+
+def test_a_budget_that_protects_hardly_anyone_is_refused(dpsketch: Any, visits: Path, tmp_path: Path) -> None:
+    asked = ("run", "counts", visits, "--key", "url", "--no-ledger", "--overwrite", "-o", "x.dps")
     for spend, words in (
         (("--epsilon", "10", "--delta", "1e-6"), "protects hardly anyone"),
         (("--rho", "5"), "protects hardly anyone"),
@@ -84,9 +183,7 @@ def test_a_budget_that_protects_hardly_anyone_is_refused(dpsketch, visits, tmp_p
         assert refused.code != 0
         assert words in refused.err
         assert not (tmp_path / "x.dps").exists()
-        meant = dpsketch(*asked, *spend, "--yes", "--overwrite")
-        assert meant.code == 0
-        assert "Warning" not in meant.err
+        assert dpsketch(*asked, *spend, "--yes").code == 0
         (tmp_path / "x.dps").unlink()
     for spend in (
         ("--epsilon", "9.9", "--delta", "1e-6"),
@@ -94,4 +191,4 @@ def test_a_budget_that_protects_hardly_anyone_is_refused(dpsketch, visits, tmp_p
         ("--epsilon", "1", "--delta", "0.009"),
         ("--epsilon", "1", "--delta", "1e-4", "--records", "1e3"),
     ):
-        assert dpsketch(*asked, *spend, "--overwrite").code == 0
+        assert dpsketch(*asked, *spend).code == 0

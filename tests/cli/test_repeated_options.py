@@ -1,7 +1,9 @@
-"""An option that is given twice is refused by every command: of two values, one would count in silence."""
+"""Options of commands: each kind has its own, an option is given once, and errors say where another one belongs."""
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,11 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.cli.app import app
+from dpsketch.kinds import KINDS
+
+STARTED = [kind.name for kind in KINDS.values() if kind.has_command]
+# Options that are no argument of a constructor: they shape a kernel, or choose the sketch.
+READ = {"density": {"bandwidth", "power"}, "distinct": {"exact"}}
 
 
 def every_command(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
@@ -27,66 +34,87 @@ def every_command(command: click.Command, name: str = "") -> Iterator[tuple[str,
 COMMANDS = dict(every_command(app))
 
 
+def flags(text: str) -> set[str]:
+    return set(re.findall(r"^ +(?:-\w, )?(--[\w-]+)", text, re.MULTILINE))
+
+
 def test_the_walk_finds_commands_below_commands() -> None:
     assert {"run counts", "query", "ledger show", "ledger create", "local report"} <= COMMANDS.keys()
     assert any(name.startswith("serve token ") for name in COMMANDS)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_each_option_of_each_command_is_given_once(dpsketch: Any, name: str) -> None:
-    command = COMMANDS[name]
-    single = [one for one in command.params if one.param_type_name == "option" and not one.multiple and one.opts]
-    for option in single:
-        words = [option.opts[0]] * 2 if option.is_flag else [option.opts[0], "1"] * 2
-        refused = dpsketch(*name.split(), *words)
-        assert refused.code == 2, (name, option.name)
-        assert "given more than once" in refused.err, (name, option.name)
-        assert option.opts[0] in refused.err
+def test_each_option_of_each_command_is_given_once(dpsketch: Any) -> None:
+    """Of two values, one would count in silence."""
+    for name, command in COMMANDS.items():
+        single = [one for one in command.params if one.param_type_name == "option" and not one.multiple and one.opts]
+        for option in single:
+            words = [option.opts[0]] * 2 if option.is_flag else [option.opts[0], "1"] * 2
+            with pytest.raises(click.UsageError, match="given more than once") as refused:
+                command.make_context(name, words)
+            assert option.opts[0] in refused.value.format_message(), (name, option.name)
 
 
 @pytest.mark.parametrize(
     "twice",
     [
-        ["--key", "k", "--key", "v"],
-        ["--key=k", "--key=k"],  # the same value, too: whoever writes it twice meant something else
-        ["--key", "k", "--epsilon", "1", "-e", "5"],
+        ["--key", "k", "--key", "v", "--epsilon", "1"],
+        ["--key=k", "--key=k", "--epsilon", "1"],  # the same value, too: whoever writes it twice meant something else
         ["--key", "k", "-e1", "-e5"],
-        ["--key", "k", "--unknown", "--unknown"],
+        ["--key", "k", "--unknown", "--unknown", "--epsilon", "1"],
     ],
 )
 def test_nothing_is_read_charged_or_written_where_an_option_is_repeated(
     dpsketch: Any, tmp_path: Path, twice: list[str]
 ) -> None:
     (tmp_path / "t.csv").write_text("k,v\nsecret,1\n")
-    budget = [] if "-e" in " ".join(twice) else ["--epsilon", "1"]
-    refused = dpsketch("run", "histogram", "t.csv", *twice, *budget, "--delta", "1e-6", "-o", "out.dps")
+    refused = dpsketch("run", "histogram", "t.csv", *twice, "--delta", "1e-6", "-o", "out.dps")
     assert refused.code == 2
     assert "given more than once" in refused.err
     assert "secret" not in refused.err
     assert {path.name for path in tmp_path.iterdir()} == {"t.csv"}
 
 
-def test_an_option_that_is_a_list_is_repeated_as_before(dpsketch: Any, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("k\na\n")
-    made = dpsketch(
-        "run", "moment", "t.csv", "--key", "k", "--p", "0.5", "--p", "1", "--epsilon", "1", "--delta", "0",
-        "--no-ledger", "-o", "out.dps",
-    )  # fmt: skip
-    assert made.code == 0, made.err
-    assert dps.load("out.dps").kind == "moments"
-
-
-def test_sources_keys_and_other_arguments_may_be_many(dpsketch: Any, tmp_path: Path) -> None:
+def test_lists_sources_and_keys_may_be_many(dpsketch: Any, tmp_path: Path) -> None:
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text("k\nx\n")
-    made = dpsketch("run", "counts", "a.csv", "b.csv", "--key", "k", "-e", "1", "-d", "0", "--no-ledger", "-o", "o.dps")
+    budget = ("-e", "1", "-d", "0", "--no-ledger", "--overwrite", "-o", "o.dps")
+    made = dpsketch("run", "moment", "a.csv", "--key", "k", "--p", "0.5", "--p", "1", *budget)
+    assert made.code == 0, made.err
+    assert dps.load("o.dps").kind == "moments"
+    made = dpsketch("run", "counts", "a.csv", "b.csv", "--key", "k", *budget)
     assert made.code == 0, made.err
     assert dpsketch("query", "o.dps", "x", "y", "x").code == 0
 
 
-@pytest.mark.parametrize("name", ["top", "plot"])
-def test_a_number_without_its_option_is_refused_with_a_hint(dpsketch: Any, name: str) -> None:
-    refused = dpsketch(name, "FILE", "3", "-o", "p.png") if name == "plot" else dpsketch(name, "FILE", "3")
+def test_help_of_a_kind_shows_its_own_options_which_its_sketches_take(dpsketch: Any) -> None:
+    for name in STARTED:
+        kind = KINDS[name]
+        shown = dpsketch("run", name, "--help")
+        assert shown.code == 0
+        own = {f"--{option.name.replace('_', '-')}" for option in (*kind.options, *kind.release_options)}
+        other = {f"--{option.name.replace('_', '-')}" for each in KINDS.values() for option in each.options} - own
+        assert own <= flags(shown.out)
+        assert not other & flags(shown.out)
+        sketches = [each.sensitive for each in KINDS.values() if name in (each.name, each.command)]
+        arguments = {argument for sketch in sketches for argument in inspect.signature(sketch).parameters}
+        assert {option.name for option in kind.options} <= arguments | READ.get(name, set())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run"], ["  histogram ", "  counts ", "  ranges "]),
+        (["build"], ["  histogram ", "  counts ", "  table "]),
+        (["run", "visits.csv", "--key", "url"], ["'visits.csv' is not a kind of sketch", "histogram, counts"]),
+        (["run", "--key", "url", "histogram", "visits.csv"], ["dpsketch run KIND SOURCE… --key"]),
+        (["run", "histogram", "v.csv", "--key", "url", "--bits", "3"], ["does not apply to histogram", "of ranges."]),
+        (["run", "histogram", "v.csv", "--kye", "url"], ["Did you mean", "--key"]),
+        (["top", "FILE", "3"], ["-n 3"]),
+        (["plot", "FILE", "3", "-o", "p.png"], ["-n 3"]),
+        (["frobnicate"], ["frobnicate"]),
+    ],
+)
+def test_wrong_usage_is_told_what_is_right(dpsketch: Any, arguments: list[str], words: list[str]) -> None:
+    refused = dpsketch(*arguments)
     assert refused.code == 2
-    assert "-n 3" in refused.err
-    assert "-n" not in dpsketch(name, "FILE", "other").err
+    assert all(each in refused.err for each in words)

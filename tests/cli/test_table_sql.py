@@ -7,7 +7,6 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
@@ -16,7 +15,6 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import noise
-from dpsketch.sources import parse_group_query
 
 BUDGET: dict[str, float] = {"epsilon": 1.0, "delta": 1e-6}
 OPTIONS = ["--epsilon", "1", "--delta", "1e-6"]
@@ -60,15 +58,16 @@ def test_the_command_of_the_public_contract(dpsketch: Any, tmp_path: Path) -> No
     made = dpsketch("sql", query, "--user", "visitor", *OPTIONS)
     assert made.code == 0, made.err
     heading, *rows = made.out.splitlines()
-    assert heading.split() == [
-        "country", "day", "count", "users", "sum_amount", "mean_amount", "quantile_amount_0.5",
-    ]  # fmt: skip
+    names = "country day count users sum_amount mean_amount quantile_amount_0.5"
+    assert heading.split() == names.split()
     assert any(row.startswith("FR       2026-01-01 00:00:00") for row in rows)
     said = " ".join(made.err.split())
-    assert "A record that lacks any of country, day, visitor, amount counts in no column." in said
-    assert "Charged to dataset 'events.parquet'" in said
-    assert "Means over users (--over users)" in said
-    assert "Guarantee: ε = 1, δ = 1e-06, for each user" in said
+    for words in (
+        "A record that lacks any of country, day, visitor, amount counts in no column.",
+        "Charged to dataset 'events.parquet'",
+        "Guarantee: ε = 1, δ = 1e-06, for each user",
+    ):
+        assert words in said
     kept = dpsketch("sql", f"{query} ORDER BY 3 DESC LIMIT 2", "--user", "visitor", *OPTIONS, "-o", "t.dps", "--json")
     assert kept.code == 0, kept.err
     assert len(kept.json["rows"]) == 2
@@ -80,11 +79,8 @@ def test_the_command_of_the_public_contract(dpsketch: Any, tmp_path: Path) -> No
 
 FORMS = [
     "SELECT country AS c, qty, COUNT(*) AS n FROM events GROUP BY country, qty",
-    "SELECT country AS c, qty, COUNT(*) AS n FROM events GROUP BY 1, 2",
-    "SELECT country AS c, qty, COUNT(*) AS n FROM events GROUP BY c, 2",
     "SELECT country AS c, qty, COUNT(*) AS n FROM events GROUP BY ALL",
     "select e.country as c, e.qty, count() as n from events as e group by e.country, e.qty",
-    'SELECT "country" AS c, qty, COUNT(1) AS n FROM events GROUP BY ALL',
     "SELECT country AS c, qty, COUNT(*) AS n FROM events WHERE true OR qty = 0 GROUP BY ALL;",
 ]
 
@@ -140,13 +136,9 @@ def test_having_order_and_limit_are_of_released_rows() -> None:
     assert [row["country"] for row in whole.to_json()] == ["FR", "IT", "US"]
     for after, expected in {
         "ORDER BY COUNT(*)": ["IT", "US", "FR"],
-        "ORDER BY 3 DESC": ["FR", "US", "IT"],
         "ORDER BY count DESC LIMIT 1": ["FR"],
-        "ORDER BY country DESC LIMIT 2 OFFSET 1": ["IT", "FR"],
-        "HAVING COUNT(*) > 1800": ["FR", "US"],
         "HAVING count_high < 1800 OR country = 'FR'": ["FR", "IT"],
         "HAVING COUNT(*) / 2 < 900 ORDER BY a": ["IT"],
-        "ORDER BY lower(country) DESC, a": ["US", "IT", "FR"],
         "HAVING CAST(country AS INTEGER) > 0": [],  # no row has a number there
     }.items():
         with noise.seeded_noise_for_tests_only(1):
@@ -159,31 +151,18 @@ def test_having_order_and_limit_are_of_released_rows() -> None:
         assert len(private.to_text().splitlines()) == 1 + len(expected)
 
 
-def test_an_answer_is_saved_whole(tmp_path: Path) -> None:
-    private = answer("SELECT COUNT(*) AS n FROM events GROUP BY country ORDER BY n DESC LIMIT 1")
-    assert names(private) == ["n"]
-    private.save(tmp_path / "t.dps")
-    again: Any = dps.load(tmp_path / "t.dps")
-    assert sorted(again.groups) == ["FR", "IT", "US"]
-    assert names(again) == ["country", "n"]
-    assert [row["n"] for row in private.to_json()] == [again.to_json()[0]["n"]]
-
-
-FRAMES: dict[str, Any] = {
-    "arrow": lambda: {"events": EVENTS},
-    "polars": lambda: {"events": pl.from_arrow(EVENTS)},
-    "pandas": lambda: {"events": EVENTS.to_pandas()},
-    "batches": lambda: {"events": iter(EVENTS.slice(start, 4000) for start in (0, 4000, 8000))},
-    "table": lambda: connected("CREATE TABLE events AS FROM source"),
-    "view": lambda: connected("CREATE VIEW events AS FROM source"),
-}
-
-
 def connected(statement: str) -> Any:
     connection = duckdb.connect()
     connection.register("source", EVENTS)
     connection.execute(statement)
     return connection
+
+
+FRAMES: dict[str, Any] = {
+    "polars": lambda: {"events": pl.from_arrow(EVENTS)},
+    "batches": lambda: {"events": iter(EVENTS.slice(start, 4000) for start in (0, 4000, 8000))},
+    "view": lambda: connected("CREATE VIEW events AS FROM source"),
+}
 
 
 @pytest.mark.parametrize("form", FRAMES)
@@ -196,20 +175,6 @@ def test_every_form_of_records_gives_the_same_answer(form: str, tmp_path: Path) 
         expected = dps.sql(query.format(f"'{tmp_path / 'e.parquet'}'"), user="visitor", **BUDGET)
     assert found.spec == expected.spec
     assert found.to_arrow().equals(expected.to_arrow())
-    assert len(found) == 4
-
-
-def test_text_formats_are_computed_with_casts(tmp_path: Path) -> None:
-    pa.csv.write_csv(EVENTS, tmp_path / "e.csv")
-    query = (
-        f"SELECT date_trunc('day', {{}}) AS day, SUM(amount * qty) AS worth FROM '{tmp_path / 'e.csv'}' GROUP BY ALL"
-    )
-    with pytest.raises(dps.SourceError, match="Cast them"):
-        dps.sql(query.format("ts"), **BUDGET)
-    private = dps.sql(query.format("cast(ts as timestamp)"), bounds={"worth": (0, 75)}, **BUDGET)
-    truth = float(np.asarray(EVENTS["amount"]) @ np.asarray(EVENTS["qty"]))
-    assert sum(private.to_arrow()["worth"].to_pylist()) == pytest.approx(truth, rel=0.1)
-    assert private.spec.types == ("timestamp",)
 
 
 def test_a_record_without_a_value_counts_for_nothing() -> None:
@@ -218,20 +183,11 @@ def test_a_record_without_a_value_counts_for_nothing() -> None:
     frame = pa.table({"g": ["a"] * 900, "x": pa.array(amounts), "t": ["t"] * 500 + [None] * 400})
     for query, truth in (
         ("SELECT g, COUNT(*) AS n FROM f GROUP BY g", 900),
-        ("SELECT g, COUNT(*) AS n, SUM(x) FROM f GROUP BY g", 400),
         ("SELECT g, COUNT(t) AS n FROM f GROUP BY g", 500),
-        ("SELECT g, COUNT(x + 1) AS n FROM f WHERE t = 't' GROUP BY g", 400),
         ("SELECT g, COUNT(t) AS n, AVG(x) FROM f GROUP BY g", 400),
     ):
         private = dps.sql(query, {"f": frame}, groups=["a"], **BUDGET)
         assert abs(private.to_arrow()["n"][0].as_py() - truth) < 80, query
-
-
-def test_the_terminal_names_what_a_count_needs(dpsketch: Any, tmp_path: Path) -> None:
-    pa.parquet.write_table(EVENTS, tmp_path / "e.parquet")
-    made = dpsketch("sql", "SELECT country, COUNT(qty) FROM 'e.parquet' GROUP BY 1", *OPTIONS, "--no-ledger")
-    assert made.code == 0, made.err
-    assert "A record that lacks any of country, qty counts in no column." in made.err
 
 
 def test_options_reach_the_table(dpsketch: Any, tmp_path: Path) -> None:
@@ -257,103 +213,44 @@ GROUPED = "SELECT country, COUNT(*) AS n FROM events GROUP BY country"
 REFUSED = {
     # what is not one SELECT that groups
     "": "not one SELECT",
-    "SELECT": "not one SELECT",
-    "DROP TABLE events": "not one SELECT",
-    "COPY (SELECT 1) TO 'x.csv'": "not one SELECT",
     f"{GROUPED}; SELECT 1": "not one SELECT",
-    "DESCRIBE events": "not a SELECT that groups",
     "FROM events": "has no groups",
-    "VALUES (1)": "reads a source of the kind",
     "SELECT COUNT(*) FROM events": "has no groups",
-    "SELECT COUNT(*) FROM events GROUP BY ALL": "has no groups",
-    "SELECT COUNT(*) FROM events GROUP BY ()": "has no groups",
-    "SELECT COUNT(*) AS n": "has no groups|names no source",
     "SELECT country FROM events GROUP BY country": "has no aggregate",
-    "SELECT * FROM events GROUP BY ALL": "selects \\*",
     # several sources, or queries within
     f"{GROUPED} UNION ALL {GROUPED}": "combines queries",
     f"WITH x AS (FROM events) {GROUPED.replace('events', 'x')}": "has a WITH",
     "SELECT a.country, COUNT(*) FROM events a JOIN events b ON a.qty = b.qty GROUP BY ALL": "joins sources",
-    "SELECT country, COUNT(*) FROM events, events AS b GROUP BY country": "joins sources",
     "SELECT country, COUNT(*) FROM (FROM events) GROUP BY country": "reads a subquery",
     "SELECT country, COUNT(*) FROM read_csv('x.csv') GROUP BY country": "function in FROM",
-    "SELECT country, COUNT(*) FROM events TABLESAMPLE 5 ROWS GROUP BY country": "samples",
     "SELECT country, COUNT(*) FROM events GROUP BY country USING SAMPLE 5": "samples",
-    "SELECT country, COUNT(*) FROM events AS e(country) GROUP BY country": "more about its source",
     # groups that are none
     "SELECT country, COUNT(*) FROM events GROUP BY ROLLUP (country)": "grouping sets",
-    "SELECT country, COUNT(*) FROM events GROUP BY CUBE (country, qty)": "grouping sets",
-    "SELECT country, COUNT(*) FROM events GROUP BY GROUPING SETS ((country), ())": "grouping sets",
     "SELECT country, qty, COUNT(*) FROM events GROUP BY country": "neither in GROUP BY nor an aggregate",
-    "SELECT country, 5, COUNT(*) FROM events GROUP BY ALL": "names no column",
     "SELECT COUNT(*) FROM events GROUP BY 1": "aggregate inside",
-    "SELECT country, COUNT(*) FROM events GROUP BY 7": "constant in GROUP BY",
-    "SELECT random() AS r, COUNT(*) FROM events GROUP BY r": "function random",
-    "SELECT nextval('s') AS r, COUNT(*) FROM events GROUP BY 1": "function nextval",
-    "SELECT (SELECT 1) AS r, COUNT(*) FROM events GROUP BY 1": "kind subquery",
-    "SELECT now() AS r, country, COUNT(*) FROM events GROUP BY ALL": "no aggregate that can be released",
-    "SELECT unnest([qty, 1]) AS r, COUNT(*) FROM events GROUP BY 1": "function unnest",
     "SELECT lower(country) AS country, COUNT(*) FROM events GROUP BY country": "both a column and the alias",
-    "SELECT qty % 2 AS amount, SUM(amount) FROM events GROUP BY 1": "Rename the alias",
     "SELECT visitor % 2 AS visitor, COUNT(*) FROM events GROUP BY 1": "the column of the user",
-    "SELECT a.b.country, COUNT(*) FROM events GROUP BY 1": "name with a dot",
     # aggregates that are none
     "SELECT country, MIN(amount) FROM events GROUP BY country": "no aggregate that can be released.*low values",
-    "SELECT country, MAX(amount) FROM events GROUP BY ALL": "no aggregate that can be released.*high values",
-    "SELECT country, stddev(amount) FROM events GROUP BY country": "no aggregate that can be released",
-    "SELECT country, list(amount) FROM events GROUP BY ALL": "no aggregate that can be released",
-    "SELECT country, approx_count_distinct(qty) FROM events GROUP BY country": "no aggregate that can be released",
     "SELECT country, COUNT(DISTINCT qty) FROM events GROUP BY country": "COUNT\\(DISTINCT …\\) counts users",
-    "SELECT country, COUNT(DISTINCT visitor + 1) FROM events GROUP BY country": "takes the user's column",
-    "SELECT country, COUNT(DISTINCT (visitor, qty)) FROM events GROUP BY country": "takes the user's column",
-    "SELECT country, SUM(DISTINCT amount) FROM events GROUP BY country": "DISTINCT in sum",
     "SELECT country, SUM(amount) FILTER (WHERE qty > 1) FROM events GROUP BY country": "has a FILTER",
     "SELECT country, SUM(amount) / COUNT(*) FROM events GROUP BY country": "computes with an aggregate",
-    "SELECT country, SUM(AVG(amount)) FROM events GROUP BY country": "aggregate inside",
-    "SELECT country, SUM(SUM(amount)) OVER () FROM events GROUP BY country": "has a window",
+    "SELECT country, SUM(DISTINCT amount) FROM events GROUP BY country": "DISTINCT in sum",
     "SELECT country, COUNT(*) OVER () FROM events GROUP BY country": "has a window",
     "SELECT country, SUM(row_number() OVER ()) FROM events GROUP BY country": "kind window",
-    "SELECT country, SUM((SELECT 1)) FROM events GROUP BY country": "kind subquery",
+    "SELECT random() AS r, COUNT(*) FROM events GROUP BY r": "function random",
     "SELECT country, SUM(1) FROM events GROUP BY country": "names no column",
-    "SELECT country, COUNT(NULL) FROM events GROUP BY country": "counts a constant",
-    "SELECT country, COUNT(DISTINCT 1) FROM events GROUP BY country": "counts a constant",
-    "SELECT country, SUM(amount * random()) FROM events GROUP BY country": "function random",
-    "SELECT country, SUM(amount ORDER BY qty) FROM events GROUP BY country": "changes nothing",
     "SELECT country, QUANTILE_CONT(amount, [0.1, 0.9]) FROM events GROUP BY country": "one at a time",
-    "SELECT country, QUANTILE_CONT(amount, qty) FROM events GROUP BY country": "no number",
-    "SELECT country, QUANTILE_CONT(amount, 1.5) FROM events GROUP BY country": "between 0 and 1",
     "SELECT country, MEDIAN(amount, 0.5) FROM events GROUP BY country": "form that is not supported",
     "SELECT country, COUNT(*), COUNT(qty) FROM events GROUP BY country": "counts records twice",
-    "SELECT country, country, COUNT(*) FROM events GROUP BY 1": "selects a column twice",
-    "SELECT country, SUM(qty), SUM(qty) FROM events GROUP BY 1": "selects a column twice",
-    "SELECT country, SUM(qty) AS n, COUNT(*) AS n FROM events GROUP BY 1": "one name",
-    "SELECT country AS n, COUNT(*) AS n FROM events GROUP BY 1": "one name",
-    "SELECT country, COUNT(*) AS n, SUM(qty) AS n_low FROM events GROUP BY 1": "one name",
     # conditions
-    "SELECT country, COUNT(*) FROM events WHERE COUNT(*) > 5 GROUP BY country": "function count_star",
-    "SELECT country, COUNT(*) FROM events WHERE qty IN (SELECT 1) GROUP BY country": "kind subquery",
-    "SELECT country, COUNT(*) FROM events WHERE random() > 0.5 GROUP BY country": "function random",
     "SELECT country, COUNT(*) FROM events WHERE read_text('/etc/passwd') > '' GROUP BY country": "function read_text",
     f"{GROUPED} QUALIFY row_number() OVER () < 2": "has a QUALIFY",
     f"{GROUPED} HAVING SUM(amount) > 5": "Select it as well",
     f"{GROUPED} HAVING qty > 5": "'qty' is none of them",
-    f"{GROUPED} HAVING n > (SELECT 5)": "kind subquery",
-    f"{GROUPED} HAVING n > random()": "function random",
-    f"{GROUPED} HAVING n": "does not fit the types",
-    f"{GROUPED} HAVING country + 1 > n": "does not fit the types",
-    f"{GROUPED} ORDER BY amount": "'amount' is none of them",
     f"{GROUPED} ORDER BY 3": "constant in ORDER BY",
-    f"{GROUPED} ORDER BY ALL": "ORDER BY ALL",
-    f"{GROUPED} LIMIT 10%": "whole number of rows",
-    f"{GROUPED} LIMIT (SELECT 1)": "whole number of rows",
     "SELECT DISTINCT country, COUNT(*) FROM events GROUP BY country": "SELECT DISTINCT",
     # sources
-    "SELECT country, COUNT(*) FROM others GROUP BY country": "does not name",
-    "SELECT country, COUNT(*) FROM main.events GROUP BY country": "does not name",
-    "SELECT town, COUNT(*) FROM events GROUP BY town": "no column 'town'",
-    "SELECT country, SUM(price) FROM events GROUP BY country": "no column 'price'",
-    "SELECT country, SUM(ts) FROM events GROUP BY country": "values are numbers",
-    "SELECT country, AVG(country) FROM events GROUP BY country": "values are numbers",
     "SELECT country + 1 AS c, COUNT(*) FROM events GROUP BY c": "does not fit the types",
 }
 
@@ -371,7 +268,6 @@ def test_every_other_query_is_refused_with_its_reason_before_it_is_paid_for(quer
 def test_a_refused_query_exits_with_an_error_of_its_own(dpsketch: Any, tmp_path: Path) -> None:
     pa.parquet.write_table(EVENTS, tmp_path / "events.parquet")
     for query, code, words in (
-        ("SELECT country, MAX(amount) FROM 'events.parquet' GROUP BY 1", 2, "no aggregate that can be released"),
         ("SELECT country, COUNT(DISTINCT visitor) FROM 'events.parquet' GROUP BY 1", 2, "the column that --user names"),
         ("SELECT country, COUNT(*) FROM events.parquet GROUP BY 1", 2, "The name of a file stands in quotes"),
         ("SELECT country, COUNT(*) FROM 'none.parquet' GROUP BY 1", 1, "does not exist"),
@@ -380,8 +276,8 @@ def test_a_refused_query_exits_with_an_error_of_its_own(dpsketch: Any, tmp_path:
         refused = dpsketch("sql", query, *OPTIONS, "--dataset", "d", "-o", "t.dps")
         assert (refused.code, words in " ".join(refused.err.split())) == (code, True), (query, refused.err)
         assert not (tmp_path / "t.dps").exists()
+    query = "SELECT country, SUM(qty) AS n FROM 'events.parquet' GROUP BY 1"
     for options in (["--bounds", "n"], ["--bounds", "n=1:2", "--bounds", "n=1:2"], ["--bounds", "x=1:2"]):
-        query = "SELECT country, SUM(qty) AS n FROM 'events.parquet' GROUP BY 1"
         assert dpsketch("sql", query, *options, *OPTIONS).code == 2
     assert dpsketch("ledger", "show", "--json").json["datasets"] == []
 
@@ -400,15 +296,6 @@ def test_errors_quote_nothing_of_the_data(tmp_path: Path) -> None:
                 dps.sql(query.replace(" f ", f" {source} "), data, **BUDGET)
             told = [str(refusal.value), repr(refusal.value.__cause__), repr(refusal.value.__context__)]
             assert "secret" not in "".join(told)
-
-
-def test_a_frame_says_what_its_columns_are() -> None:
-    """Types come from the schema: objects of Python that are no text have none."""
-    for name, column in (("g", [1, 2]), ("x", [1.0, None])):
-        frame = pd.DataFrame({"g": ["a", "b"], "x": [1.0, 2.0]})
-        frame[name] = pd.Series(column, dtype=object)
-        with pytest.raises(dps.InvalidInput, match=r"no type of its own|declares no type"):
-            dps.sql("SELECT g, SUM(x) FROM f GROUP BY g", {"f": frame}, **BUDGET)
 
 
 def test_bounds_are_by_name_or_by_column() -> None:
@@ -435,11 +322,3 @@ def test_data_is_frames_or_a_connection() -> None:
             dps.sql(GROUPED.replace("events", name), duckdb.connect(), **BUDGET)
     connection = connected("CREATE SCHEMA s; CREATE TABLE s.events AS FROM source")
     assert len(dps.sql(GROUPED.replace("events", "s.events"), connection, **BUDGET)) == 3
-
-
-def test_a_query_reads_the_columns_it_names_and_no_others() -> None:
-    asked = parse_group_query("SELECT country AS c, SUM(amount) FROM e WHERE qty > 1 GROUP BY 1 HAVING SUM(amount) > 9")
-    assert (asked.source, asked.by) == ("e", ("c",))
-    assert [each.columns for each in asked.computed] == [("country",)]
-    assert asked.where is not None
-    assert asked.where.columns == ("qty",)

@@ -23,21 +23,15 @@ from dpsketch.sketches.density.class_densities import centre_vector
 from dpsketch.sketches.density.functions import row_functions
 
 ROWS, RECORDS, SEED = 16, 1000, 5
-SIZES = (1, 2, 3, 5, 8, 17, 64, 65, 257, 999)
-DIMS = (1, 2, 3, 17, 64, 384)
-
-
-def chosen(dim: int) -> list[kernels.Kernel]:
-    found: list[kernels.Kernel] = [
-        kernels.Euclidean(dim, 2.0),
-        kernels.Euclidean(dim, 2.0, directions="independent"),
-        kernels.Euclidean(dim, 4.0, power=2),
-        kernels.Manhattan(dim, 2.0),
-    ]
-    return found if dim == 1 else [*found, kernels.Angular(dim, 3)]
-
-
-KERNELS = [kernel for dim in DIMS for kernel in chosen(dim)]
+SIZES = (1, 2, 3, 8, 65, 999)
+KERNELS: list[kernels.Kernel] = [
+    kernels.Euclidean(1, 2.0),
+    kernels.Euclidean(17, 2.0, directions="independent"),
+    kernels.Euclidean(384, 4.0, power=2),
+    kernels.Manhattan(64, 2.0),
+    kernels.Angular(2, 3),
+    kernels.Angular(384, 3),
+]
 
 
 def records(kernel: kernels.Kernel, seed: int = 3) -> np.ndarray:
@@ -70,17 +64,6 @@ def pieces(points: np.ndarray, size: int) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
-def test_a_record_has_the_same_cells_in_every_batch(kernel: kernels.Kernel) -> None:
-    points, spec = records(kernel), sketch(kernel).spec
-    alone = np.concatenate([spec.cells(points[i : i + 1]) for i in range(RECORDS)])
-    for size in SIZES[1:]:
-        together = [spec.cells(piece) for piece in pieces(points, size)]
-        assert np.array_equal(np.concatenate(together), alone)
-    order = np.random.default_rng(4).permutation(RECORDS)
-    assert np.array_equal(spec.cells(points[order]), alone[order])
-
-
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_tables_do_not_depend_on_batches_order_or_memory(kernel: kernels.Kernel) -> None:
     points = records(kernel)
     whole = table(points, kernel=kernel)
@@ -103,10 +86,9 @@ def test_tables_do_not_depend_on_batches_order_or_memory(kernel: kernels.Kernel)
         assert np.array_equal(table(*pieces(same, 65), kernel=kernel), expected)
 
 
-@pytest.mark.parametrize("dim", [17, 64, 384])
-def test_a_matrix_product_over_the_batch_would_be_caught(dim: int) -> None:
+def test_a_matrix_product_over_the_batch_would_be_caught() -> None:
     """The same records, projected by BLAS, change cells with the size of the batch: the tests above have power."""
-    kernel = kernels.Euclidean(dim, 2.0)
+    kernel = kernels.Euclidean(384, 2.0)
     points, functions = records(kernel) / 2.0, row_functions(kernel, ROWS, SEED)
 
     def codes(size: int) -> np.ndarray:
@@ -131,12 +113,10 @@ def mapped(features: str, dim: int) -> DensitySketch:
     return DensitySketch(kernel=kernel, unit=dps.per_record(), seed=SEED, features=features, **more)
 
 
-MAPS = [(name, dim) for name in ("fourier", "nystrom", "linear", "signs") for dim in (2, 17, 384)] + [
-    ("series", dim) for dim in (1, 2, 3)
-]
-
-
-@pytest.mark.parametrize(("features", "dim"), MAPS)
+@pytest.mark.parametrize(
+    ("features", "dim"),
+    [("fourier", 384), ("nystrom", 17), ("linear", 384), ("signs", 384), ("series", 1), ("series", 3)],
+)
 def test_a_record_has_the_same_features_in_every_batch(features: str, dim: int) -> None:
     """Half of the points are such that RACE's planes and cells pass through them; features are cut to whole steps."""
     points = records(kernels.Angular(dim, 1) if dim > 1 else kernels.Euclidean(1, 2.0))[:300]
@@ -149,13 +129,13 @@ def test_a_record_has_the_same_features_in_every_batch(features: str, dim: int) 
 
     whole = counted(points)
     assert np.any(whole != 0)
-    for size in (1, 7, 64, 65, 299):
+    for size in (1, 65, 299):
         assert np.array_equal(counted(*pieces(points, size)), whole)
     for same in (points[::-1], np.asfortranarray(points), np.repeat(points, 2, axis=0)[::2], pa.array(list(points))):
         assert np.array_equal(counted(same), whole)
 
 
-@pytest.mark.parametrize("dim", [2, 17, 384])
+@pytest.mark.parametrize("dim", [2, 384])
 def test_a_private_centre_adds_whole_numbers_of_each_record(dim: int) -> None:
     """Half of the features lie on the edge between two steps of the centre's grid."""
     rng = np.random.default_rng(3)
@@ -189,7 +169,7 @@ def test_a_classifier_counts_a_record_alike_whatever_others_there_are() -> None:
     assert halves.sum() == ROWS * RECORDS
 
 
-@pytest.mark.parametrize("p", [0.3, 0.5, 1.0])
+@pytest.mark.parametrize("p", [0.3, 1.0])
 def test_a_moment_key_has_the_same_variates_in_every_batch(p: float) -> None:
     """The others weigh nothing, so that the sums hold one key's variates, to the last bit."""
     secret = np.arange(8, dtype=np.uint32)
@@ -203,12 +183,13 @@ def test_a_moment_key_has_the_same_variates_in_every_batch(p: float) -> None:
 
     alone = sums(1, 0)
     assert np.all(alone != 0)
-    for size, place in ((2, 0), (2, 1), (7, 3), (65, 64), (299, 0), (299, 150), (299, 298)):
+    for size, place in ((2, 0), (2, 1), (65, 64), (299, 150), (299, 298)):
         assert np.array_equal(sums(size, place), alone)
 
 
 # Modules that only ever multiply what is in a release, a prediction or an accounting: no one's record moves there.
 PUBLIC = {
+    "laws/bounds.py",
     "laws/chosen.py",
     "laws/designs.py",
     "sketches/countsketch/messages.py",
@@ -219,35 +200,32 @@ PUBLIC = {
     "sketches/heavy/predict.py",
     "sketches/histogram/predict.py",
     "sketches/ranges/levels.py",
+    "sketches/table/decoded.py",
+    "sketches/table/intervals.py",
 }
+# Functions of a module that reads records, which multiply nothing but noisy numbers.
+PUBLIC_FUNCTIONS = {"laws/centred.py": {"error", "users_cut"}}
 # Of whole numbers below 2⁵³, which doubles add up exactly in every order; tests of class sums and of passes hold that.
 EXACT = {"sketches/density/class_sums.py", "sketches/density/class_spec.py"}
 SENSITIVE = (
-    "_compiled",
-    "bounding",
-    "laws",
-    "local",
-    "sketches",
-    "sources",
-    "spark",
-    "hashing.py",
-    "seeds.py",
-    "kernels.py",
-)
+    "_compiled", "bounding", "laws", "local", "sketches", "sources", "spark", "hashing.py", "seeds.py", "kernels.py",
+)  # fmt: skip
 PRODUCTS = {"dot", "einsum", "inner", "matmul", "tensordot", "vdot", "multi_dot"}
 
 
-def products(source: str) -> list[int]:
+def products(source: str, public: frozenset[str] | set[str] = frozenset()) -> list[int]:
     """Lines with a matrix product, whose order of summation is the library's and follows the batch."""
-    return [
-        node.lineno
-        for node in ast.walk(ast.parse(source))
-        if (isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult))
-        or (
-            isinstance(node, ast.Attribute) and node.attr in PRODUCTS and ast.unparse(node.value) in ("np", "np.linalg")
-        )
-        or (isinstance(node, ast.Attribute) and node.attr == "dot")
-    ]
+
+    def walked(node: ast.AST) -> list[int]:
+        if isinstance(node, ast.FunctionDef) and node.name in public:
+            return []
+        found = isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult)
+        if isinstance(node, ast.Attribute):
+            found = node.attr == "dot" or (node.attr in PRODUCTS and ast.unparse(node.value) in ("np", "np.linalg"))
+        below = [line for child in ast.iter_child_nodes(node) for line in walked(child)]
+        return [node.lineno, *below] if found else below  # type: ignore[attr-defined]
+
+    return walked(ast.parse(source))
 
 
 def test_no_matrix_product_is_taken_before_a_release() -> None:
@@ -260,5 +238,7 @@ def test_no_matrix_product_is_taken_before_a_release() -> None:
     names = {str(file.relative_to(root)): file.read_text() for file in modules}
     assert len(names) > 100
     assert set(names) >= PUBLIC | EXACT
-    assert {name for name, source in names.items() if products(source)} <= PUBLIC | EXACT
-    assert products("a = b @ c") == [1] == products("np.dot(b, c)")
+    found = {name for name, source in names.items() if products(source, PUBLIC_FUNCTIONS.get(name, frozenset()))}
+    assert found <= PUBLIC | EXACT
+    assert products("a = b @ c") == [1] == products("np.dot(b, c)") == products("def f(): b @ c", {"g"})
+    assert products("def f(): b @ c", {"f"}) == []

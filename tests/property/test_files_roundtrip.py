@@ -61,7 +61,7 @@ def same(first: Any, second: Any) -> bool:
     return type(first) is type(second) and repr(first) == repr(second)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150)
 @given(documents)
 def test_a_document_comes_back_as_it_was_written(document: Document) -> None:
     data = encode(document)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import product
 from typing import Any
 
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 import dpsketch as dps
 from dpsketch import files
 from dpsketch.hashing import fingerprint, row_keys
-from dpsketch.sketches.histogram.votes import KeyBytes, VoteTable, buckets_of
+from dpsketch.sketches.histogram.votes import KeyBytes, VoteTable
 from oracles.votes import Bucket, bucket_of
 from sensitive import everything
 from texts import colliding_texts
@@ -71,10 +70,13 @@ TEXTS = [b"a", b"b", b"c", b"", b"a long key that fits no word", *colliding_text
 streams = st.lists(st.sampled_from(TEXTS), max_size=30)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=50)
 @given(streams, streams, st.integers(1, 4))
 def test_it_counts_as_one_record_at_a_time_does(stream: list[bytes], more: list[bytes], buckets: int) -> None:
     """In batches, merged, written and read, and with counts for equal records in a row."""
+    runs = np.arange(len(stream)) % 4
+    repeated = [key for key, times in zip(stream, runs, strict=True) for _ in range(times)]
+    assert_alike(histogram(stream, buckets, counts=runs), oracle(repeated, buckets))
     sketch, expected = histogram(stream, buckets), oracle(stream, buckets)
     assert_alike(sketch, expected)
     sketch.update(more)
@@ -91,50 +93,6 @@ def test_it_counts_as_one_record_at_a_time_does(stream: list[bytes], more: list[
     assert everything(again) == everything(merged)
 
 
-@settings(deadline=None, max_examples=40)
-@given(st.lists(st.tuples(st.sampled_from(TEXTS), st.integers(0, 4)), max_size=20))
-def test_counts_are_equal_records_in_a_row(records: list[tuple[bytes, int]]) -> None:
-    counted = histogram([key for key, _ in records], counts=np.array([n for _, n in records], np.int64))
-    assert_alike(counted, oracle([key for key, n in records for _ in range(n)]))
-
-
-@settings(deadline=None, max_examples=80)
-@given(st.lists(streams, min_size=1, max_size=4), st.data())
-def test_one_record_moves_one_load_by_one(parts: list[list[bytes]], data: st.DataObject) -> None:
-    """Wherever it was in the stream, and whatever came or was merged afterwards."""
-    which = data.draw(st.integers(0, len(parts) - 1))
-    place = data.draw(st.integers(0, len(parts[which])))
-    key = data.draw(st.sampled_from(TEXTS))
-    more = list(parts)
-    more[which] = [*parts[which][:place], key, *parts[which][place:]]
-
-    def merged(each: list[list[bytes]]) -> Any:
-        first = histogram(each[0])
-        for part in each[1:]:
-            first.merge(histogram(part))
-        first.update([b"b", b"c", b"a"])
-        return state(first)
-
-    assert_neighbours(merged(parts), merged(more))
-
-
-@settings(deadline=None, max_examples=80)
-@given(st.lists(streams, min_size=1, max_size=4))
-def test_the_true_count_is_between_the_votes_and_the_upper_load(parts: list[list[bytes]]) -> None:
-    """c ≤ f ≤ u for the key of a bucket, and f ≤ l for all others, however the stream was split."""
-    first = histogram(parts[0])
-    for part in parts[1:]:
-        first.merge(histogram(part))
-    keys, votes, loads = state(first)
-    truth = Counter(key for part in parts for key in part)
-    row_key = row_keys(SEED, 1, "votes")[0]
-    for key, f in truth.items():
-        (b,) = buckets_of(fingerprint([key]).fingerprints, row_key, 4)
-        lower, upper = (loads[b] - votes[b]) // 2, (loads[b] + votes[b]) // 2
-        assert votes[b] <= f <= upper if keys[b] == key else f <= lower
-    assert loads.sum() == sum(truth.values())
-
-
 def small_streams(longest: int) -> list[Stream]:
     return [stream for length in range(longest + 1) for stream in product("xyz", repeat=length)]
 
@@ -142,7 +100,7 @@ def small_streams(longest: int) -> list[Stream]:
 def cases() -> list[tuple[list[Stream], list[Stream]]]:
     """A stream, another that is merged into it, and what came afterwards; and the same without one record."""
     made = []
-    for parts in product(small_streams(3), small_streams(3), small_streams(2)):
+    for parts in product(small_streams(3), small_streams(3), small_streams(1)):
         for which, part in enumerate(parts):
             for place in range(len(part)):
                 fewer = list(parts)
@@ -173,7 +131,7 @@ def table_of(parts: list[list[Stream]]) -> VoteTable:
 def test_every_small_stream_with_and_without_every_record() -> None:
     """Inserts, a merge, and inserts: one load by one, and never another key but through 0 votes."""
     made = cases()
-    assert len(made) == 139_680
+    assert len(made) == 37_440
     found = []
     for table in (table_of([whole for whole, _ in made]), table_of([fewer for _, fewer in made])):
         arrays = table.to_arrays()
@@ -186,7 +144,7 @@ def test_every_small_stream_with_and_without_every_record() -> None:
     assert np.all(moved == 1)
     assert np.all((names == names2) | (votes == 0) | (votes2 == 0))
     assert np.all(np.abs(votes - votes2) == 1)
-    for at in range(0, len(made), 997):
+    for at in range(0, len(made), 499):
         expected = Bucket.of(made[at][0][0])
         expected.merge(Bucket.of(made[at][0][1]))
         for key in made[at][0][2]:
@@ -195,7 +153,7 @@ def test_every_small_stream_with_and_without_every_record() -> None:
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(TEXTS)), max_size=40), st.integers(0, 5))
 def test_a_user_moves_max_keys_buckets_by_one(relation: Any, records: list[tuple[int, bytes]], who: int) -> None:
     """All of a user's records are left out: at most ``max_keys`` buckets move, by one vote and one record each."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsketch._compiled import countsketch as kernels
@@ -14,6 +14,7 @@ from oracles import decoding as oracle
 PRINTS = st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=60, unique=True)
 
 
+@settings(max_examples=60)
 @given(PRINTS, st.integers(1, 4), st.integers(1, 6), st.integers(0, 2**32))
 def test_twins_are_the_oracles(prints: list[int], rows: int, width: int, seed: int) -> None:
     row_keys = np.random.default_rng(seed).integers(0, 2**64, rows, dtype=np.uint64)
@@ -31,6 +32,7 @@ def test_twins_are_the_oracles(prints: list[int], rows: int, width: int, seed: i
         assert fewer.group.tolist() == found.group[: len(asked) // 2 + 1].tolist()
 
 
+@settings(max_examples=25)
 @given(st.permutations(range(40)), st.integers(3, 4), st.booleans(), st.integers(0, 2**32))
 def test_twins_are_answered_alike(order: list[int], rows: int, signed: bool, seed: int) -> None:
     """Whatever a table holds: keys that no row tells apart have the same value, each lies within the interval of the
