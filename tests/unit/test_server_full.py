@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from dpsketch.server.aggregates import Aggregate
 from dpsketch.server.reports import Collecting, Outcome
@@ -18,28 +17,27 @@ from dpsketch.server.storage import CollectionPlan, Mark
 from serving import PROTOCOL, inside, new_token, objects
 
 
-@pytest.mark.parametrize("of_the_service", [True, False])
-def test_requests_that_come_together_do_not_fill_a_collection_beyond_its_limit(
-    tmp_path: Path, of_the_service: bool
-) -> None:
+def test_requests_that_come_together_do_not_fill_a_collection_beyond_its_limit(tmp_path: Path) -> None:
+    """Of two collections one has the service's own limit, and one a lower one."""
     store = str(tmp_path / "x.db")
     headers = {"Authorization": f"Bearer {new_token(store, 'admin')}"}
 
-    async def work() -> tuple[list[httpx.Response], int]:
-        limits = Limits(max_reports=10) if of_the_service else Limits()
-        asked: dict[str, Any] = {"name": "x", "spec": PROTOCOL.to_json()}
-        asked |= {} if of_the_service else {"max_reports": 10}
-        async with inside(Settings(store, limits=limits)) as client:
-            made = (await client.post("/v1/collections", json=asked, headers=headers)).json()
-            address = f"/v1/collections/{made['id']}"
-            sent = (client.post(f"{address}/reports", json=each, headers=headers) for each in objects(60))
-            answers = await asyncio.gather(*sent)
-            return answers, (await client.get(f"{address}/counters", headers=headers)).json()["accepted"]
+    async def filled(client: httpx.AsyncClient, most: int, **more: int) -> None:
+        asked = {"name": "x", "spec": PROTOCOL.to_json(), **more}
+        made = (await client.post("/v1/collections", json=asked, headers=headers)).json()
+        address = f"/v1/collections/{made['id']}"
+        sent = (client.post(f"{address}/reports", json=each, headers=headers) for each in objects(40))
+        told = await asyncio.gather(*sent)
+        assert Counter(each.status_code for each in told) == {202: most, 409: 40 - most}
+        assert {each.json()["error"]["code"] for each in told if each.status_code == 409} == {"full"}
+        assert (await client.get(f"{address}/counters", headers=headers)).json()["accepted"] == most
 
-    answers, accepted = asyncio.run(work())
-    assert Counter(each.status_code for each in answers) == {202: 10, 409: 50}
-    assert {each.json()["error"]["code"] for each in answers if each.status_code == 409} == {"full"}
-    assert accepted == 10
+    async def work() -> None:
+        async with inside(Settings(store, limits=Limits(max_reports=20))) as client:
+            await filled(client, 20)
+            await filled(client, 10, max_reports=10)
+
+    asyncio.run(work())
 
 
 async def together(collecting: Collecting, aggregate: Aggregate, sent: list[bytes], **more: Any) -> list[Outcome]:
@@ -48,7 +46,10 @@ async def together(collecting: Collecting, aggregate: Aggregate, sent: list[byte
 
 
 def test_what_finds_no_room_is_not_stored_and_says_so(tmp_path: Path) -> None:
-    """A report that was refused with its batch is new where it comes again, in the same commit or later."""
+    """A report that was refused with its batch is new where it comes again, in the same commit or later.
+
+    A ticket whose report found no room is not used up.
+    """
 
     async def work() -> None:
         async with running(Settings(str(tmp_path / "x.db"))) as service:
@@ -64,19 +65,9 @@ def test_what_finds_no_room_is_not_stored_and_says_so(tmp_path: Path) -> None:
             # Those that are stored can be sent again; the others are still refused.
             told = await together(service.collecting, aggregate, [a + b + d, a + c, e])
             assert told == [Outcome(0, 3, 0), Outcome(0, 1, 0, full=1), Outcome(0, 0, 0, full=1)]
-            assert aggregate.reports == 3
-
-    asyncio.run(work())
-
-
-def test_a_ticket_whose_report_found_no_room_is_not_used_up(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with running(Settings(str(tmp_path / "x.db"))) as service:
-            aggregate = service.aggregates.create("x", PROTOCOL.to_json(), None, CollectionPlan(max_reports=1))
-            a, b = PROTOCOL.to_bytes(PROTOCOL.report([["a"]] * 2))
             mark = Mark(aggregate.row.id, 1, "m")
-            assert await together(service.collecting, aggregate, [a]) == [Outcome(1, 0, 0)]
-            assert await together(service.collecting, aggregate, [b], mark=mark) == [Outcome(0, 0, 0, full=1)]
+            assert await together(service.collecting, aggregate, [e], mark=mark) == [Outcome(0, 0, 0, full=1)]
             assert service.storage.used_marks([mark]) == set()
+            assert aggregate.reports == 3
 
     asyncio.run(work())
