@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsketch import noise
 from dpsketch._compiled import local as kernels
 from dpsketch.hashing import row_keys
 from dpsketch.local import HadamardCountMean, OptimalLocalHashing, PrivSketchAsPublished, SubsetDirect, SubsetHashing
@@ -33,7 +32,7 @@ def held(people: People, i: int) -> list[int]:
     return [int(print_) for print_ in people.prints[people.offsets[i] : people.offsets[i + 1]]]
 
 
-@pytest.mark.parametrize(("max_items", "width", "epsilon"), [(1, 2, 0.5), (3, 9, 1.0), (5, 6, 3.0), (8, 200, 8.0)])
+@pytest.mark.parametrize(("max_items", "width", "epsilon"), [(1, 2, 0.5), (5, 6, 3.0)])
 def test_subset_hashing_decides_as_the_oracle(max_items: int, width: int, epsilon: float) -> None:
     hashing = SubsetHashing(epsilon, max_items, width=width, seeds=16)
     people = some_people(400, 12)
@@ -52,7 +51,7 @@ def test_subset_hashing_decides_as_the_oracle(max_items: int, width: int, epsilo
         assert buckets[i] == expected
 
 
-@pytest.mark.parametrize(("domain", "cap", "epsilon"), [(1, 1, 1.0), (6, 2, 0.5), (30, 5, 3.0)])
+@pytest.mark.parametrize(("domain", "cap", "epsilon"), [(1, 1, 1.0), (30, 5, 3.0)])
 def test_subset_direct_decides_as_the_oracle(domain: int, cap: int, epsilon: float) -> None:
     protocol = SubsetDirect(epsilon, cap, domain)
     people = some_people(400, 9, domain)
@@ -82,20 +81,6 @@ def test_a_choice_that_would_be_biased_is_drawn_again_and_nothing_else(seeded: N
     assert words[0, 1] != LAST
 
 
-def test_support_counts_the_reports_that_name_a_keys_bucket() -> None:
-    hashing = OptimalLocalHashing(1.0, width=4, seeds=8)
-    columns = {
-        "seed": RNG.integers(0, 8, 300).astype(np.uint16),
-        "bucket": RNG.integers(0, 4, 300).astype(np.uint32),
-    }
-    prints = RNG.integers(0, 2**64, 50, dtype=np.uint64)
-    counts = hashing.supporters(hashing.cells(columns), prints)
-    keys = [int(key) for key in hashing.keys]
-    for x in range(50):
-        expected = oracle.support(columns["seed"].tolist(), columns["bucket"].tolist(), keys, 4, int(prints[x]))
-        assert counts[x] == expected
-
-
 def test_sampled_bits_and_bit_vectors_are_the_oracles() -> None:
     people = some_people(100, 6)
     keys = row_keys(3, 8, "test")
@@ -121,7 +106,7 @@ def test_sampled_bits_and_bit_vectors_are_the_oracles() -> None:
     assert (users == np.bincount(rows, minlength=8)).all()
 
 
-def test_sums_over_rows_and_own_buckets() -> None:
+def test_sums_over_rows_own_buckets_and_support() -> None:
     table = RNG.integers(-9, 9, (6, 13))
     keys = row_keys(1, 6, "test")
     prints = RNG.integers(0, 2**64, 30, dtype=np.uint64)
@@ -131,6 +116,12 @@ def test_sums_over_rows_and_own_buckets() -> None:
     for x in range(30):
         assert sums[x] == sum(table[r, oracle.bucket(int(prints[x]), int(keys[r]), 13)] for r in range(6))
         assert own[x] == oracle.bucket(int(prints[x]), int(keys[rows[x]]), 13)
+    hashing = OptimalLocalHashing(1.0, width=4, seeds=8)
+    seeds, buckets = RNG.integers(0, 8, 300), RNG.integers(0, 4, 300)
+    cells = hashing.cells({"seed": seeds.astype(np.uint16), "bucket": buckets.astype(np.uint32)})
+    hash_keys = [int(key) for key in hashing.keys]
+    for print_, count in zip(prints, hashing.supporters(cells, prints), strict=True):
+        assert count == oracle.support(seeds.tolist(), buckets.tolist(), hash_keys, 4, int(print_))
 
 
 def test_the_hadamard_transform_is_that_of_the_matrix() -> None:
@@ -193,48 +184,29 @@ def test_decoding_every_bit_and_the_attack_are_the_oracles(seeded: None) -> None
         assert set(np.flatnonzero(found[i])) == oracle.recover(order[i].tolist(), cells.tolist())
 
 
-def test_orders_inside_a_group_are_uniform() -> None:
-    """Three empty cells: each of six orders about as often. χ² with 5 degrees above 60 has probability below 1e-11."""
-    protocol = PrivSketchAsPublished(1.0, rows=1, width=3)
-    with noise.seeded_noise_for_tests_only(3):
-        columns = protocol.randomise(People(np.zeros(6001, np.int64), np.empty(0, np.uint64)))
-    order = np.ascontiguousarray(columns["order"]).view("<u2")
-    _, counts = np.unique(order @ [9, 3, 1], return_counts=True)
-    assert len(counts) == 6
-    assert np.sum((counts - 1000) ** 2) / 1000 < 60
+def test_identifiers_are_a_set_and_a_refused_batch_leaves_no_trace() -> None:
+    """Crowded on purpose: 500 identifiers in 1024 slots share probe sequences."""
+    ids = RNG.integers(1, 2**63, (800, 2)).astype(np.uint64)
+    held_ids = Identifiers()
+    assert held_ids.insert_all(ids[:300])
+    before = in_order(held_ids.rows())
+    assert not held_ids.insert_all(np.concatenate([ids[300:500], ids[299:300], ids[500:510]]))
+    assert not held_ids.insert_all(np.concatenate([ids[300:350], ids[300:301]]))
+    assert (in_order(held_ids.rows()) == before).all()
+    assert held_ids.insert_all(ids[300:])
+    assert not held_ids.insert(ids[::-1]).any()
+    assert len(held_ids) == 800
+    assert {tuple(row) for row in held_ids.rows().tolist()} == {tuple(row) for row in ids.tolist()}
+    twice = np.array([[1, 0], [0, 1], [1, 0]], np.uint64)
+    assert Identifiers().insert(twice).tolist() == [True, True, False]
 
 
-class TestIdentifiers:
-    def test_they_are_a_set(self) -> None:
-        ids = RNG.integers(1, 2**63, (5000, 2)).astype(np.uint64)
-        held_ids = Identifiers()
-        assert held_ids.insert(ids).all()
-        assert not held_ids.insert(ids[::-1]).any()
-        assert len(held_ids) == 5000
-        assert {tuple(row) for row in in_order(held_ids.rows()).tolist()} == {tuple(row) for row in ids.tolist()}
-
-    def test_a_refused_batch_leaves_no_trace(self) -> None:
-        """Crowded on purpose: 500 identifiers in 1024 slots share probe sequences."""
-        ids = RNG.integers(1, 2**63, (800, 2)).astype(np.uint64)
-        held_ids = Identifiers()
-        assert held_ids.insert_all(ids[:300])
-        before = in_order(held_ids.rows())
-        assert not held_ids.insert_all(np.concatenate([ids[300:500], ids[299:300], ids[500:510]]))
-        assert not held_ids.insert_all(np.concatenate([ids[300:350], ids[300:301]]))
-        assert (in_order(held_ids.rows()) == before).all()
-        assert len(held_ids) == 300
-        assert held_ids.insert_all(ids[300:])
-
-    def test_of_equal_ones_in_a_batch_the_first_is_new(self) -> None:
-        held_ids = Identifiers()
-        assert held_ids.insert(np.array([[1, 0], [0, 1], [1, 0]], np.uint64)).tolist() == [True, True, False]
-
-    def test_a_table_can_be_filled_to_one_free_slot(self) -> None:
-        table, held = np.zeros(8, np.uint64), np.empty((7, 2), np.uint64)
-        fresh = np.empty(7, np.bool_)
-        ids = np.arange(14, dtype=np.uint64).reshape(7, 2) + np.uint64(1)
-        assert kernels.insert_ids(table, held, 0, ids, np.uint64(5), fresh) == 7
-        assert fresh.all()
-        assert (held == ids).all()
-        assert kernels.forget_ids(table, 7, ids, np.uint64(5), fresh) == 0
-        assert not table.any()
+def test_a_table_of_identifiers_can_be_filled_to_one_free_slot() -> None:
+    table, held = np.zeros(8, np.uint64), np.empty((7, 2), np.uint64)
+    fresh = np.empty(7, np.bool_)
+    ids = np.arange(14, dtype=np.uint64).reshape(7, 2) + np.uint64(1)
+    assert kernels.insert_ids(table, held, 0, ids, np.uint64(5), fresh) == 7
+    assert fresh.all()
+    assert (held == ids).all()
+    assert kernels.forget_ids(table, 7, ids, np.uint64(5), fresh) == 0
+    assert not table.any()

@@ -26,7 +26,6 @@ PROTOCOLS: list[local.LocalProtocol] = [
     local.HadamardCountMean(1.0, rows=4, width=16),
     local.PrivSketchAsPublished(1.0, rows=2, width=9),
     local.PrivSketchAsPublished(1.0, rows=2, width=9, variant="unsampled"),
-    local.MultiPCMS(1.0, rows=4, width=12),
     local.MultiPCMS(1.0, rows=4, width=12, decoder="min"),
     local.PadAndSample(1.0, length=3),
     local.PrefixHeavyHitters(1.0, max_items=2, length=9, alphabet="secrt-abcn"),
@@ -56,34 +55,47 @@ def test_the_catalogue_has_every_protocol() -> None:
 
 
 @every_protocol
-def test_one_report_a_person(protocol: local.LocalProtocol) -> None:
-    reports = protocol.report(people(protocol))
-    assert isinstance(reports, pa.Table)
-    assert reports.num_rows == 50
-    assert reports.column_names == ["id", *(field.name for field in protocol.fields)]
-    assert len(set(reports["id"].to_pylist())) == 50
-    assert protocol.report([]).num_rows == 0
-
-
-@every_protocol
 def test_collecting_and_estimating(protocol: local.LocalProtocol) -> None:
-    collector = protocol.collector().add(protocol.report(people(protocol, 4000)))
+    reports = protocol.report(people(protocol, 4000))
+    assert reports.column_names == ["id", *(field.name for field in protocol.fields)]
+    assert len(set(reports["id"].to_pylist())) == 4000
+    assert protocol.report([]).num_rows == 0
+    collector = protocol.collector()
+    with pytest.raises(InvalidInput, match="no reports"):
+        collector.estimate(keys(protocol))
+    collector.add(reports)
+    assert "4000" in repr(collector).replace(",", "")
+    assert "secret" not in repr(collector)
+    assert collector.memory >= 16 * 4000
     found = collector.estimate(keys(protocol), confidence=0.9)
-    assert found.key == keys(protocol)
-    assert found.confidence == 0.9
+    assert (found.key, found.confidence) == (keys(protocol), 0.9)
     assert (found.low <= found.value).all()
     assert (found.value <= found.high).all()
     assert np.isfinite(found.low).all()
     narrower = collector.estimate(keys(protocol), confidence=0.5)
     assert (narrower.high - narrower.low < found.high - found.low).all()
     assert (narrower.value == found.value).all()
+    assert len(collector.estimate([])) == 0
+    for confidence in (0, 1, float("nan"), "x"):
+        with pytest.raises(InvalidInput):
+            collector.estimate(keys(protocol), confidence=confidence)  # type: ignore[arg-type]
+    two, both = protocol.collector(), copy.deepcopy(collector)
+    more = protocol.report(people(protocol, 20))
+    two.add(more)
+    both.add(more)
+    collector.merge(two)
+    assert state(collector) == state(both)
+    with pytest.raises(InvalidInput, match="both"):
+        collector.merge(two)
+    assert state(collector) == state(both)
+    with pytest.raises(SpecMismatch):
+        collector.merge(replace(protocol, epsilon=2.0).collector())
 
 
 @every_protocol
 def test_the_spec_is_public_frozen_and_travels_as_json(protocol: local.LocalProtocol) -> None:
-    text = json.dumps(protocol.to_json())
-    again = nonprivate_protocol_from_json(json.loads(text))
-    assert again == protocol
+    again = nonprivate_protocol_from_json(json.loads(json.dumps(protocol.to_json())))
+    assert again == pickle.loads(pickle.dumps(protocol)) == protocol
     assert again.fingerprint == protocol.fingerprint
     assert replace(protocol, epsilon=1.5).fingerprint != protocol.fingerprint
     with pytest.raises(FrozenInstanceError):
@@ -92,28 +104,9 @@ def test_the_spec_is_public_frozen_and_travels_as_json(protocol: local.LocalProt
         nonprivate_protocol_from_json({**protocol.to_json(), "fingerprint": "0" * 16})
     with pytest.raises(InvalidInput):
         nonprivate_protocol_from_json({**protocol.to_json(), "surprise": 1})
-    with pytest.raises(InvalidInput):
-        nonprivate_protocol_from_json({"protocol": "unheard-of"})
-
-
-@every_protocol
-@pytest.mark.parametrize("epsilon", [0, -1, 0.0001, 21, float("nan"), float("inf"), True, "1", None])
-def test_a_senseless_epsilon_is_refused(protocol: local.LocalProtocol, epsilon: Any) -> None:
-    with pytest.raises(InvalidInput, match="epsilon"):
-        replace(protocol, epsilon=epsilon)
-
-
-@every_protocol
-def test_bytes_objects_and_json_text_say_the_same(protocol: local.LocalProtocol) -> None:
-    reports = protocol.report(people(protocol))
-    compact, objects = protocol.to_bytes(reports), protocol.to_objects(reports)
-    assert {len(message) for message in compact} == {protocol.form.size}
-    first, second, third, whole = (protocol.collector() for _ in range(4))
-    assert first.receive(compact) == local.Received(50, 0, 0, 0)
-    assert second.receive(objects) == local.Received(50, 0, 0, 0)
-    assert third.receive(json.dumps(each) for each in objects).accepted == 50
-    whole.add(reports)
-    assert state(first) == state(second) == state(third) == state(whole)
+    for epsilon in (0, 0.0001, 21, float("nan"), True, "1", None):
+        with pytest.raises(InvalidInput, match="epsilon"):
+            replace(protocol, epsilon=epsilon)  # type: ignore[arg-type]
 
 
 @every_protocol
@@ -160,18 +153,13 @@ def test_malformed_reports_are_refused_and_never_quoted(protocol: local.LocalPro
         good + b"\0",
         b"\2" + good[1:],
         good[:9] + bytes(16) + good[25:],
-        "",
         "{",
         "[" * 100_000,
         "null",
-        "[]",
         None,
-        17,
         {},
-        {**item, "dpsketch": 2},
         {**item, "dpsketch": True},
         {**item, "spec": 5},
-        {**item, "id": item["id"][:-2]},
         {**item, "id": "zz" * 16},
         {**item, "id": " " * 32},
         {**item, "more": 1},
@@ -203,7 +191,7 @@ def test_a_table_with_values_out_of_range_is_refused(protocol: local.LocalProtoc
     nulls = pa.array([None] * 50, reports.schema.field(field.name).type)
     with pytest.raises(InvalidInput, match="nulls"):
         collector.add(reports.set_column(place, field.name, nulls))
-    for nonsense in (None, [b"x"], "x", {"id": []}):
+    for nonsense in (None, {"id": []}):
         with pytest.raises(InvalidInput):
             collector.add(nonsense)
     assert collector.users == 0
@@ -233,26 +221,6 @@ def test_every_field_has_a_limit_and_is_held_to_it(protocol: local.LocalProtocol
 
 
 @every_protocol
-def test_merging_is_collecting_both_streams(protocol: local.LocalProtocol) -> None:
-    one, two, both = protocol.collector(), protocol.collector(), protocol.collector()
-    first, second = protocol.report(people(protocol)), protocol.report(people(protocol, 20))
-    one.add(first)
-    two.add(second)
-    both.add(first).add(second)
-    one.merge(two)
-    assert state(one) == state(both)
-    assert one.users == 70
-    assert (one.estimate(keys(protocol)).value == both.estimate(keys(protocol)).value).all()
-    before = state(one)
-    with pytest.raises(InvalidInput, match="both"):
-        one.merge(two)
-    assert state(one) == before
-    with pytest.raises(SpecMismatch):
-        one.merge(replace(protocol, epsilon=2.0).collector())
-    assert two.users == 20
-
-
-@every_protocol
 def test_a_collector_goes_on_from_its_file(protocol: local.LocalProtocol, tmp_path: Path) -> None:
     collector = protocol.collector()
     reports = protocol.report(people(protocol))
@@ -261,7 +229,6 @@ def test_a_collector_goes_on_from_its_file(protocol: local.LocalProtocol, tmp_pa
     again = local.load(tmp_path / "c.dps")
     assert state(again) == state(collector)
     assert again.protocol == protocol
-    assert (again.estimate(keys(protocol)).high == collector.estimate(keys(protocol)).high).all()
     with pytest.raises(InvalidInput, match="counted before"):
         again.add(reports)
     again.add(protocol.report(people(protocol, 5)))
@@ -291,39 +258,12 @@ def test_a_forged_file_is_refused(protocol: local.LocalProtocol) -> None:
 def test_a_file_with_a_forged_header_is_refused(tmp_path: Path) -> None:
     protocol = PROTOCOLS[0]
     honest = protocol.collector().add(protocol.report(people(protocol))).to_document()
-    for changes in (
-        {"spec": {}},
-        {"spec": 5},
-        {"users": "x"},
-        {"users": -1},
-        {"spec": {**protocol.to_json(), "seeds": 0}},
-    ):
-        header = {**honest.header, **changes}
-        files.write(tmp_path / "c.dps", files.Document("local", False, header, honest.arrays))
+    forged = [{"spec": 5}, {"users": "x"}, {"users": -1}, {"spec": {**protocol.to_json(), "seeds": 0}}]
+    headers = [("local", {**honest.header, **changes}) for changes in forged]
+    for kind, header in [*headers, ("local", {}), ("counts", honest.header)]:
+        files.write(tmp_path / "c.dps", files.Document(kind, False, header, honest.arrays))
         with pytest.raises(FileRefused):
             local.load(tmp_path / "c.dps")
-    files.write(tmp_path / "c.dps", files.Document("local", False, {}, honest.arrays))
-    with pytest.raises(FileRefused):
-        local.load(tmp_path / "c.dps")
-    files.write(tmp_path / "c.dps", files.Document("counts", False, honest.header, honest.arrays))
-    with pytest.raises(FileRefused, match="collector"):
-        local.load(tmp_path / "c.dps")
-
-
-@every_protocol
-def test_printing_shows_no_key(protocol: local.LocalProtocol) -> None:
-    collector = protocol.collector().add(protocol.report(people(protocol)))
-    assert "secret" not in repr(collector)
-    assert "secret" not in repr(local.protocol.read_people([["secret"]]))
-    assert "50" in repr(collector)
-
-
-@every_protocol
-def test_a_collector_is_public_and_may_be_copied(protocol: local.LocalProtocol) -> None:
-    collector = protocol.collector().add(protocol.report(people(protocol)))
-    again = copy.deepcopy(collector)
-    assert state(again) == state(collector)
-    assert pickle.loads(pickle.dumps(protocol)) == protocol
 
 
 @every_protocol
@@ -333,6 +273,7 @@ def test_the_guarantee_names_epsilon_the_unit_and_the_relation(protocol: local.L
     assert promised.delta == 0
     assert promised.unit.neighbours == "replace"
     assert promised.holds is not isinstance(protocol, local.PrivSketchAsPublished)
+    assert ("not locally private: the ordering matrix reveals the set" in str(promised)) is not promised.holds
     with noise.seeded_noise_for_tests_only(1):
         assert not protocol.guarantee.holds
         made_for_tests = protocol.report(people(protocol))
@@ -341,34 +282,6 @@ def test_the_guarantee_names_epsilon_the_unit_and_the_relation(protocol: local.L
     collector.add(made_for_tests)
     assert not collector.guarantee.holds
     assert not local.Collector.from_document(collector.to_document()).guarantee.holds
-
-
-def test_privsketch_says_that_it_is_not_private() -> None:
-    text = str(local.PrivSketchAsPublished(1.0).guarantee)
-    assert "not locally private: the ordering matrix reveals the set" in text
-    assert text.startswith("NOT PRIVATE")
-
-
-@every_protocol
-def test_nothing_can_be_estimated_without_reports(protocol: local.LocalProtocol) -> None:
-    with pytest.raises(InvalidInput, match="no reports"):
-        protocol.collector().estimate(keys(protocol))
-
-
-@every_protocol
-def test_bad_questions_are_refused(protocol: local.LocalProtocol) -> None:
-    collector = protocol.collector().add(protocol.report(people(protocol, 500)))
-    for confidence in (0, 1, -1, 2, float("nan"), "x"):
-        with pytest.raises(InvalidInput):
-            collector.estimate(keys(protocol), confidence=confidence)  # type: ignore[arg-type]
-    assert len(collector.estimate([])) == 0
-
-
-@every_protocol
-def test_memory_counts_identifiers_and_content(protocol: local.LocalProtocol) -> None:
-    collector = protocol.collector()
-    collector.add(protocol.report(people(protocol, 3000)))
-    assert collector.memory >= 16 * 3000
 
 
 def test_top_returns_the_largest_with_wider_intervals() -> None:
@@ -383,37 +296,22 @@ def test_top_returns_the_largest_with_wider_intervals() -> None:
         collector.top(2, candidates=[])
 
 
-def test_the_contract_in_one_line() -> None:
-    protocol = local.SubsetHashing(epsilon=1.0, max_items=26)
-    found = protocol.collector().add(protocol.report([["a", "b"], ["b"]])).estimate(["a", "b"])
-    assert len(found) == 2
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
         lambda: local.SubsetHashing(1.0, 0),
         lambda: local.SubsetHashing(1.0, 3, width=3),
-        lambda: local.SubsetHashing(1.0, 3, seeds=0),
         lambda: local.SubsetHashing(1.0, 3, seed=2**53),
         lambda: local.SubsetHashing(1.0, 3, key_type="float"),  # type: ignore[arg-type]
         lambda: local.SubsetDirect(1.0, 3, 0),
         lambda: local.SubsetDirect(1.0, 3, ["a", "a"]),  # type: ignore[arg-type]
-        lambda: local.SubsetDirect(1.0, 3, ["a", None]),  # type: ignore[arg-type, list-item]
-        lambda: local.SubsetDirect(1.0, 3, "abc"),  # type: ignore[arg-type]
-        lambda: local.SubsetDirect(1.0, 3, True),
-        lambda: local.SampledBit(1.0, width=1),
         lambda: local.SampledBit(1.0, width=2**16, rows=2**16),
         lambda: local.HadamardCountMean(1.0, width=24),
         lambda: local.CountMeanSketch(1.0, rows=2**16, width=2**15),
         lambda: local.PrivSketchAsPublished(1.0, rows=1024, width=1024),
-        lambda: local.PrivSketchAsPublished(1.0, variant="other"),  # type: ignore[arg-type]
-        lambda: local.PrivSketchAsPublished(1.0, calibration="other"),  # type: ignore[arg-type]
         lambda: local.MultiPCMS(1.0, decoder="median"),  # type: ignore[arg-type]
         lambda: local.PadAndSample(1.0, length=0),
-        lambda: local.PrefixHeavyHitters(1.0, 1, 0),
         lambda: local.PrefixHeavyHitters(1.0, 1, 4, alphabet="ä"),
-        lambda: local.PrefixHeavyHitters(1.0, 1, 4, alphabet=""),
         lambda: local.PrefixHeavyHitters(1.0, 1, 4, key_type="int"),
         lambda: local.SetSizes(1.0, largest=0),
         lambda: local.SVIM(1.0, top=0),
@@ -443,3 +341,17 @@ def test_numbers_and_text_are_different_keys_and_a_key_type_is_held_to() -> None
     strict = local.SubsetHashing(10.0, max_items=1, key_type="text")
     with pytest.raises(SpecMismatch):
         strict.report([[5]])
+
+
+@pytest.mark.statistical
+def test_one_bit_protocols_point_the_right_way() -> None:
+    """What everybody holds is estimated as held by everybody: bits are kept more often than flipped.
+
+    False-positive rate below 1e-9: shares of 1 and 0 from 4,000 reports at ε = 3, 20 standard errors apart.
+    """
+    sizes = local.SetSizes(epsilon=3.0, largest=4)
+    found = sizes.collector().add(sizes.report([[0, 1]] * 4000)).estimate(sizes.thresholds)
+    assert found.value[0] > 0.5 > found.value[-1]
+    means = local.HadamardCountMean(epsilon=3.0, rows=4, width=16)
+    shares = means.collector().add(means.report(["tea"] * 4000)).estimate(["tea", "milk"]).value
+    assert shares[0] > 0.5 > shares[1]
