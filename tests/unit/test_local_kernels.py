@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from dpsketch._compiled import local as kernels
 from dpsketch.hashing import row_keys
-from dpsketch.local import HadamardCountMean, OptimalLocalHashing, PrivSketchAsPublished, SubsetDirect, SubsetHashing
+from dpsketch.local import HadamardCountMean, OptimalLocalHashing, SubsetHashing
 from dpsketch.local.bits import _hadamard_transform
 from dpsketch.local.protocol import People
 from dpsketch.local.tallies import Identifiers, in_order
@@ -15,51 +14,6 @@ from oracles import local as oracle
 
 RNG = np.random.default_rng(7)
 LAST = 2**64 - 1
-
-
-def some_people(n: int, largest: int, domain: int | None = None) -> People:
-    sizes = RNG.integers(0, largest + 1, n)
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    if domain is None:
-        # Few distinct fingerprints, so that people hold a key twice.
-        prints = RNG.choice(RNG.integers(0, 2**64, 40, dtype=np.uint64), offsets[-1])
-    else:
-        prints = RNG.integers(0, domain, offsets[-1]).astype(np.uint64)
-    return People(offsets, prints)
-
-
-def held(people: People, i: int) -> list[int]:
-    return [int(print_) for print_ in people.prints[people.offsets[i] : people.offsets[i + 1]]]
-
-
-@pytest.mark.parametrize(("max_items", "width", "epsilon"), [(1, 2, 0.5), (5, 6, 3.0)])
-def test_subset_hashing_decides_as_the_oracle(max_items: int, width: int, epsilon: float) -> None:
-    hashing = SubsetHashing(epsilon, max_items, width=width, seeds=16)
-    people = some_people(400, 12)
-    words = RNG.integers(0, 2**64, (400, 3), dtype=np.uint64)
-    seeds = RNG.integers(0, 16, 400).astype(np.uint32)
-    buckets = np.empty(400, np.uint32)
-    keys, thresholds = hashing.keys, hashing.thresholds()
-    kernels.subset_hashing(
-        np.arange(400), people.offsets, people.prints, keys, seeds, width, thresholds, words, buckets
-    )
-    for i in range(400):
-        own_words = [int(word) for word in words[i]]
-        expected = oracle.subset_hashing(
-            held(people, i), int(keys[seeds[i]]), width, [int(t) for t in thresholds], own_words
-        )
-        assert buckets[i] == expected
-
-
-@pytest.mark.parametrize(("domain", "cap", "epsilon"), [(1, 1, 1.0), (30, 5, 3.0)])
-def test_subset_direct_decides_as_the_oracle(domain: int, cap: int, epsilon: float) -> None:
-    protocol = SubsetDirect(epsilon, cap, domain)
-    people = some_people(400, 9, domain)
-    words = RNG.integers(0, 2**64, (400, 3), dtype=np.uint64)
-    symbols = protocol.decide(people, words.copy())
-    for i in range(400):
-        own_words = [int(word) for word in words[i]]
-        assert symbols[i] == oracle.subset_direct(held(people, i), domain, cap, protocol.threshold, own_words)
 
 
 def test_a_choice_that_would_be_biased_is_drawn_again_and_nothing_else(seeded: None) -> None:
@@ -79,31 +33,6 @@ def test_a_choice_that_would_be_biased_is_drawn_again_and_nothing_else(seeded: N
     assert redrawn[1] == buckets[1]
     assert words[0, 0] == LAST
     assert words[0, 1] != LAST
-
-
-def test_sampled_bits_and_bit_vectors_are_the_oracles() -> None:
-    people = some_people(100, 6)
-    keys = row_keys(3, 8, "test")
-    rows = RNG.integers(0, 8, 100).astype(np.uint32)
-    columns = RNG.integers(0, 5, 100).astype(np.uint32)
-    words = RNG.integers(0, 2**64, 100, dtype=np.uint64)
-    bits = np.empty(100, np.uint8)
-    kernels.sampled_bits(people.offsets, people.prints, keys, rows, columns, 5, np.uint64(2**63), words, bits)
-    halves = RNG.integers(0, 2**32, (100, 11)).astype(np.uint32)
-    vectors = np.zeros((100, 2), np.uint8)
-    kernels.bit_vectors(people.offsets, people.prints, keys, rows, 11, np.uint64(3 * 2**30), halves, vectors)
-    ones = np.zeros((8, 11), np.int64)
-    users = np.zeros(8, np.int64)
-    kernels.count_bits(rows, vectors, ones, users)
-    expected_ones = np.zeros((8, 11), np.int64)
-    for i in range(100):
-        key = int(keys[rows[i]])
-        assert bits[i] == oracle.sampled_bit(held(people, i), key, int(columns[i]), 5, 2**63, int(words[i]))
-        vector = oracle.bit_vector(held(people, i), key, 11, 3 * 2**30, halves[i].tolist())
-        assert np.unpackbits(vectors[i], bitorder="little")[:11].tolist() == vector
-        expected_ones[rows[i]] += vector
-    assert (ones == expected_ones).all()
-    assert (users == np.bincount(rows, minlength=8)).all()
 
 
 def test_sums_over_rows_own_buckets_and_support() -> None:
@@ -137,51 +66,6 @@ def test_the_hadamard_transform_is_that_of_the_matrix() -> None:
     columns = kernels.own_buckets(people.prints, row_keys(1, 4, "hadamard-count-mean"), rows, 16)
     assert (1 - 2 * kept.astype(int) == matrix[indices, columns]).all()
     assert (flipped == 1 - kept).all()
-
-
-def test_privsketch_orders_cells_and_finds_the_smallest(seeded: None) -> None:
-    protocol = PrivSketchAsPublished(1.0, rows=3, width=5)
-    people = some_people(60, 4)
-    columns = protocol.randomise(people)
-    order = np.ascontiguousarray(columns["order"]).view("<u2")
-    keys = row_keys(1, 3, "privsketch")
-    prints = np.unique(people.prints)
-    cells = kernels.columns_of(prints, keys, 5)
-    ones = np.zeros(len(prints), np.int64)
-    matching = np.zeros(len(prints), np.int64)
-    expected = np.zeros((2, len(prints)), np.int64)
-    for i in range(60):
-        occupied = {5 * k + oracle.bucket(print_, int(keys[k]), 5) for print_ in held(people, i) for k in range(3)}
-        assert sorted(order[i].tolist()) == list(range(15))
-        assert {cell for cell in range(15) if order[i, cell] >= 15 - len(occupied)} == occupied
-        for x in range(len(prints)):
-            if oracle.smallest_cell(order[i].tolist(), cells[x].tolist()) == columns["cell"][i]:
-                expected[0, x] += 1
-                expected[1, x] += columns["bit"][i]
-    flat = cells.ravel()
-    starts = np.concatenate([[0], np.cumsum(np.bincount(flat, minlength=15))]).astype(np.int64)
-    items = np.argsort(flat, kind="stable") // 3
-    kernels.decode_sampled(columns["cell"], columns["bit"], order, cells, starts, items, ones, matching)
-    assert (matching == expected[0]).all()
-    assert (ones == expected[1]).all()
-
-
-def test_decoding_every_bit_and_the_attack_are_the_oracles(seeded: None) -> None:
-    protocol = PrivSketchAsPublished(5.0, rows=2, width=9, variant="unsampled")
-    people = some_people(40, 3)
-    columns = protocol.randomise(people)
-    order = np.ascontiguousarray(columns["order"]).view("<u2")
-    prints = np.unique(people.prints)
-    cells = kernels.columns_of(prints, row_keys(1, 2, "privsketch"), 9)
-    ones = np.zeros(len(prints), np.int64)
-    kernels.decode_all(columns["bits"], order, cells, ones)
-    bits = np.unpackbits(columns["bits"], axis=1, bitorder="little")
-    found = np.zeros((40, len(prints)), np.bool_)
-    kernels.recover(order, cells, found)
-    for x in range(len(prints)):
-        assert ones[x] == sum(bits[i, oracle.smallest_cell(order[i].tolist(), cells[x].tolist())] for i in range(40))
-    for i in range(40):
-        assert set(np.flatnonzero(found[i])) == oracle.recover(order[i].tolist(), cells.tolist())
 
 
 def test_identifiers_are_a_set_and_a_refused_batch_leaves_no_trace() -> None:

@@ -26,7 +26,6 @@ from dpsketch.local import hashed
 from dpsketch.local.tallies import Growing
 from dpsketch.server import answers, collection_routes
 from dpsketch.server.app import create_app
-from dpsketch.server.database import StorageFailed
 from dpsketch.server.releases import Releases
 from dpsketch.server.service import Service
 from dpsketch.server.settings import Settings
@@ -106,21 +105,6 @@ def test_reports_are_stored_while_an_export_is_made_and_strangers_share_it(
     assert gc.get_freeze_count() <= before, "and taken up again at the end"
 
 
-def test_a_snapshot_copies_no_report_and_stays_what_it_is() -> None:
-    collector = PROTOCOL.collector()
-    collector.receive(PROTOCOL.to_bytes(PROTOCOL.report([["a"]] * 900)))
-    snapshot = collector.copy()
-    assert np.shares_memory(snapshot._ids.rows(), collector._ids.rows())
-    for name, values in collector.tally.columns().items():
-        assert np.shares_memory(snapshot.tally.columns()[name], values)
-    before = files.encode(snapshot.to_document())
-    assert before == files.encode(collector.to_document())
-    for _ in range(3):
-        collector.receive(PROTOCOL.to_bytes(PROTOCOL.report([["b"]] * 900)))
-    assert files.encode(snapshot.to_document()) == before
-    assert collector.users == 3600
-
-
 def test_copies_of_a_growing_array_go_their_own_ways() -> None:
     first = Growing(np.empty(0, np.int64))
     first.add(np.arange(5))
@@ -164,12 +148,6 @@ def test_a_large_answer_is_a_file_without_a_name_that_is_gone_with_it(tmp_path: 
     gc.collect()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(number)
-
-
-def test_where_there_is_no_room_for_a_large_answer_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", "/nowhere/at/all")
-    with pytest.raises(StorageFailed, match="temporary files"):
-        answers.Spooled(b"x", {})
 
 
 def test_large_answers_are_sent_at_one_rate_however_many_take_them() -> None:

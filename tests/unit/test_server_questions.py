@@ -82,11 +82,6 @@ def test_reading_a_question_is_charged_as_computing(
     assert codes(settings, "/v1/releases/x/estimate", body, 3) == [wanted, wanted, 429]
 
 
-def test_a_wrong_question_counts_against_the_rate_of_questions(tmp_path: Path) -> None:
-    settings = Settings(str(tmp_path / "x.db"), public=frozenset({"read"}), limits=Limits(read_rate=1.0))
-    assert codes(settings, "/v1/releases/x/top", b'{"candidates":[[]]}', 4) == [422, 422, 429, 429]
-
-
 def test_a_confidence_next_to_its_limits_is_answered(tmp_path: Path) -> None:
     async def work() -> None:
         async with inside(Settings(str(tmp_path / "x.db"), public=frozenset({"read"}))) as client:
