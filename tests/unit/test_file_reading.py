@@ -34,11 +34,7 @@ def table(path: Path) -> list[int]:
     return [int(held.sum()), len(held)]
 
 
-def test_a_large_file_is_read(large: Path) -> None:
-    assert table(large) == [int(np.sum(LARGE.arrays["table"])), 1_500_000]
-
-
-@pytest.mark.parametrize("place", [0.03, 0.3, 0.6, 1])
+@pytest.mark.parametrize("place", [0.03, 0.6, 1])
 def test_a_changed_byte_is_found_wherever_it_is(copy: Path, place: float) -> None:
     data = bytearray(copy.read_bytes())
     data[int(place * (len(data) - 1))] ^= 1
@@ -47,7 +43,7 @@ def test_a_changed_byte_is_found_wherever_it_is(copy: Path, place: float) -> Non
         table(copy)
 
 
-@pytest.mark.parametrize("more", [-1, -5_000_000, 1, 5_000_000])
+@pytest.mark.parametrize("more", [-5_000_000, 1])
 def test_a_file_of_another_length_is_refused(copy: Path, more: int) -> None:
     os.truncate(copy, copy.stat().st_size + more)
     with pytest.raises(FileRefused, match="damaged"):
@@ -59,7 +55,7 @@ def test_a_pipe_is_read_to_its_end(large: Path, tmp_path: Path) -> None:
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_bytes(large.read_bytes()))
     writer.start()
-    assert table(pipe) == table(large)
+    assert table(pipe) == table(large) == [int(np.sum(LARGE.arrays["table"])), 1_500_000]
     writer.join()
 
 

@@ -38,12 +38,9 @@ def small(*values: int) -> pa.Array:
     "data",
     [
         b"",
-        b"\xff",
         b"key,count\na,1\n",
         b"PAR1" + bytes(100),
         b'{"dpsketch": 1, "sha256":"' + b"0" * 64 + b'"}',
-        bytes(1000),
-        b"\xff" * 1000,
         stream(pa.schema([("a", pa.int64())]), pa.record_batch({"a": [1]})),
     ],
 )
@@ -51,28 +48,14 @@ def test_what_is_not_ours_is_refused(data: bytes) -> None:
     assert refusal(data).startswith("this is not a dpsketch file. Give a release (*.dps) or a sketch (*.sketch)")
 
 
-def test_every_cut_is_refused() -> None:
-    sentences = {refusal(COUNTS[:length]) for length in range(len(COUNTS))}
-    assert len(sentences) == 2
+def test_every_cut_and_every_changed_byte_is_refused() -> None:
     end = 8 + int.from_bytes(COUNTS[4:8], "little")
-    assert {refusal(COUNTS[:length]) for length in range(end, len(COUNTS))} == {DAMAGED}
-
-
-def test_every_changed_byte_is_refused() -> None:
     for place in range(len(COUNTS)):
-        for flip in (1, 128):
-            changed = bytearray(COUNTS)
-            changed[place] ^= flip
-            assert refusal(bytes(changed)) in (DAMAGED, NOT_OURS)
+        assert refusal(COUNTS[:place]) in ((DAMAGED,) if place >= end else (DAMAGED, NOT_OURS))
+        changed = bytearray(COUNTS)
+        changed[place] ^= 1 if place % 2 else 128
+        assert refusal(bytes(changed)) in (DAMAGED, NOT_OURS)
     assert refusal(COUNTS + b"\0") == DAMAGED
-
-
-def test_a_newer_format_is_refused_whatever_else_it_holds() -> None:
-    newer = {"format_version": 2, "arrays": "in another way", "compression": "zstd"}
-    sentence = refusal(forge({"a": pa.array([{"x": None}])}, newer))
-    assert sentence == (
-        "the file was written by a newer dpsketch (format 2; this one reads up to 1). Upgrade dpsketch to read it."
-    )
 
 
 def test_a_sensitive_file_is_refused_where_a_release_is_wanted() -> None:
@@ -86,17 +69,12 @@ def test_a_sensitive_file_is_refused_where_a_release_is_wanted() -> None:
     ("shape", "reason"),
     [
         ([1 << 39], "forged length: its header describes an array longer than the file"),
-        ([10**6], "forged length: its header describes an array longer than the file"),
         ([4], "forged length: its header and its columns differ"),
-        ([2], "forged length: its header and its columns differ"),
-        ([0], "forged length: its header and its columns differ"),
         ([1 << 62], "of an array, it is too large"),
         ([0, 1 << 41], "of an array, it is too large"),
         ([1] * 9, "of an array, it has more than 8 dimensions"),
         ([-3], "its shape is not a list of sizes"),
-        ([3.0], "its shape is not a list of sizes"),
         ([True], "its shape is not a list of sizes"),
-        (3, "its shape is not a list of sizes"),
         (None, "its shape is not a list of sizes"),
     ],
 )
@@ -128,19 +106,19 @@ def test_a_forged_length_inside_arrow_is_refused() -> None:
     ("column", "dtype"),
     [
         (small(1, 2, 3), "float64"),
-        (small(1, 2, 3), "bool"),
         (small(1, 2, 3), "text"),
         (small(1, 2, 3), "int128"),
-        (small(1, 2, 3), None),
         (small(1, 2, 3), ["int64"]),
         (listed(pa.array([1.0, 2.0, 3.0])), "int64"),
-        (listed(pa.array([1.0, 2.0, 3.0])), "float32"),
         (listed(pa.array(["a", "b", "c"], pa.large_string())), "bytes"),
         (listed(pa.array([b"a", b"b", b"c"], pa.large_binary())), "text"),
     ],
 )
 def test_a_forged_type_is_refused(column: pa.Array, dtype: Any) -> None:
     assert "differ in type" in refusal(forge({"a": column}, envelope_for(a=([3], dtype))))
+    for value, narrow in ((-1, "uint64"), (2**31, "int32"), (2**63, "int64")):
+        values = pa.array([value], pa.uint64() if value == 2**63 else pa.int64())
+        assert "does not fit its type" in refusal(forge({"a": listed(values)}, envelope_for(a=([1], narrow))))
 
 
 @pytest.mark.parametrize(
@@ -148,13 +126,10 @@ def test_a_forged_type_is_refused(column: pa.Array, dtype: Any) -> None:
     [
         (pa.array([1]), "not one list of plain values"),
         (pa.array([[1, 2, 3]]), "not one list of plain values"),
-        (listed(listed(pa.array([1, 2, 3]))), "not one list of plain values"),
         (listed(pa.StructArray.from_arrays([pa.array([1, 2, 3])], ["x"])), "not one list of plain values"),
         (listed(pa.array(["a", "b", "c"])), "a type that dpsketch does not use"),
-        (listed(pa.array(["a", "b", "c"], pa.string_view())), "a type that dpsketch does not use"),
         (listed(pa.array([1, 2, 3], pa.timestamp("s"))), "a type that dpsketch does not use"),
         (listed(pa.array([1, 2, 3], pa.float16())), "a type that dpsketch does not use"),
-        (listed(pa.array([None] * 3, pa.null())), "a type that dpsketch does not use"),
         (listed(pa.array(["a", "b", "a"]).dictionary_encode()), "dictionary"),
         (listed(pa.array([1, None, 3], pa.uint8())), "missing values"),
         (pa.array([None], pa.large_list(pa.uint8())), "missing values"),
@@ -169,14 +144,6 @@ def test_a_column_of_another_form_is_refused(column: pa.Array, reason: str | Non
         assert decode(data, allow_sensitive=False).arrays["a"].tolist() == [1, -2, 3]
     else:
         assert reason in refusal(data)
-
-
-def test_an_integer_that_does_not_fit_its_type_is_refused() -> None:
-    for values, dtype in (([-1], "uint64"), ([2**31], "int32"), ([256], "uint8")):
-        data = forge({"a": listed(pa.array(values, pa.int64()))}, envelope_for(a=([1], dtype)))
-        assert "does not fit its type" in refusal(data)
-    wide = forge({"a": listed(pa.array([2**63], pa.uint64()))}, envelope_for(a=([1], "int64")))
-    assert "does not fit its type" in refusal(wide)
 
 
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
@@ -222,24 +189,28 @@ def test_more_or_fewer_messages_are_refused() -> None:
     assert "something follows" in refusal(seal(COUNTS + b"\0"))
     assert "something follows" in refusal(seal(COUNTS[:-8]))
     assert "version 5" in refusal(seal(stream(schema, batch, metadata_version=pa.ipc.MetadataVersion.V4)))
+    twice = pa.schema([*schema, *schema], metadata=schema.metadata)
+    both = pa.record_batch([small(1), small(1)], schema=twice)
+    assert "two columns have one name" in refusal(seal(stream(twice, both)))
+    metadata = pa.KeyValueMetadata([*schema.metadata.items(), ("dpsketch", b"{}")])
+    schema = pa.schema(list(schema), metadata=metadata)
+    assert "names a key twice" in refusal(seal(stream(schema, pa.record_batch([small(1)], schema=schema))))
+    names = [f"a{index:03}" for index in range(257)]
+    data = forge({name: small(1) for name in names}, envelope_for(**{name: ([1], "int64") for name in names}))
+    assert "more than 256 columns" in refusal(data)
 
 
 def test_a_header_of_another_form_is_refused() -> None:
     good = envelope_for(a=([1], "int64"))
     text = dump(good)
+    newer = "the file was written by a newer dpsketch (format 2; this one reads up to 1). Upgrade dpsketch to read it."
     cases: list[tuple[dict[str, Any] | bytes, str]] = [
-        ({key: value for key, value in good.items() if key != "format_version"}, "names no format version"),
+        ({"format_version": 2, "arrays": "in another way", "compression": "zstd"}, newer),
         ({**good, "format_version": True}, "names no format version"),
-        ({**good, "format_version": 0}, "names no format version"),
-        ({**good, "format_version": "1"}, "names no format version"),
         ({**good, "sensitive": 0}, "whether it is sensitive"),
-        ({key: value for key, value in good.items() if key != "sensitive"}, "whether it is sensitive"),
         ({**good, "kind": "Not a kind"}, "names no kind"),
-        ({**good, "kind": None}, "names no kind"),
         ({**good, "header": []}, "parts of a header"),
-        ({**good, "arrays": []}, "parts of a header"),
         ({**good, "more": 1}, "parts of a header"),
-        ({**good, "arrays": {}}, "its header and its columns differ"),
         ({**good, "arrays": {"b": good["arrays"]["a"]}}, "its header and its columns differ"),
         ({**good, "arrays": {"a": [[1], "int64"]}}, "otherwise than by shape and type"),
         ({**good, "arrays": {"a": {**good["arrays"]["a"], "more": 1}}}, "otherwise than by shape and type"),
@@ -272,27 +243,6 @@ def test_a_second_marker_or_a_bad_digest_is_damage() -> None:
     upper = COUNTS[:start] + COUNTS[start : start + 64].upper() + COUNTS[start + 64 :]
     assert upper != COUNTS
     assert refusal(upper) == DAMAGED
-
-
-def test_columns_with_one_name_are_refused() -> None:
-    schema = pa.schema(
-        [("a", pa.large_list(pa.uint8()))] * 2, metadata={"dpsketch": dump(envelope_for(a=([1], "int8")))}
-    )
-    batch = pa.record_batch([small(1), small(1)], schema=schema)
-    assert "two columns have one name" in refusal(seal(stream(schema, batch)))
-
-
-def test_too_many_columns_are_refused() -> None:
-    names = [f"a{index:03}" for index in range(257)]
-    data = forge({name: small(1) for name in names}, envelope_for(**{name: ([1], "int64") for name in names}))
-    assert "more than 256 columns" in refusal(data)
-
-
-def test_metadata_with_one_key_twice_is_refused() -> None:
-    text = dump(envelope_for(a=([1], "int64")))
-    metadata = pa.KeyValueMetadata([("dpsketch", text), ("dpsketch", b"{}")])
-    schema = pa.schema([("a", pa.large_list(pa.uint8()))], metadata=metadata)
-    assert "names a key twice" in refusal(seal(stream(schema, pa.record_batch([small(1)], schema=schema))))
 
 
 @pytest.mark.parametrize("largest", [2**63 - 1, 2**63, 2**64 - 1])

@@ -27,14 +27,6 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_file_is_written_and_read(tmp_path: Path) -> None:
-    path = tmp_path / "counts.dps"
-    files.write(path, document(a=np.arange(3)))
-    files.write(str(path), document(a=np.arange(4)))
-    assert files.read(str(path), allow_sensitive=False).arrays["a"].tolist() == [0, 1, 2, 3]
-    assert [entry.name for entry in tmp_path.iterdir()] == ["counts.dps"]
-
-
 def test_a_refusal_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "part.sketch"
     files.write(path, Document("counts", True, {}, {}))
@@ -55,23 +47,9 @@ def test_a_large_foreign_file_is_refused_without_reading_it(tmp_path: Path) -> N
         files.read(path, allow_sensitive=True)
 
 
-@pytest.mark.parametrize("umask", [0o000, 0o022, 0o027])
-def test_the_mode_follows_the_content(tmp_path: Path, umask: int) -> None:
-    before = os.umask(umask)
-    try:
-        files.write(tmp_path / "public.dps", document())
-        files.write(tmp_path / "part.sketch", Document("counts", True, {}, {}))
-        (tmp_path / "wide.sketch").write_bytes(b"")
-        (tmp_path / "wide.sketch").chmod(0o666)
-        files.write(tmp_path / "wide.sketch", Document("counts", True, {}, {}))
-    finally:
-        os.umask(before)
-    assert mode(tmp_path / "public.dps") == 0o666 & ~umask
-    assert mode(tmp_path / "part.sketch") == 0o600
-    assert mode(tmp_path / "wide.sketch") == 0o600
-
-
-def test_a_sensitive_file_is_private_before_its_first_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("umask", [0o000, 0o027])
+def test_the_mode_follows_the_content(tmp_path: Path, umask: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sensitive file is private before its first byte."""
     seen = []
     real = os.open
 
@@ -82,24 +60,27 @@ def test_a_sensitive_file_is_private_before_its_first_byte(tmp_path: Path, monke
             seen.append((stat.S_IMODE(state.st_mode), state.st_size))
         return descriptor
 
-    before = os.umask(0)
+    (tmp_path / "wide.sketch").write_bytes(b"")
+    (tmp_path / "wide.sketch").chmod(0o666)
+    before = os.umask(umask)
     try:
+        files.write(tmp_path / "public.dps", document())
         monkeypatch.setattr(os, "open", watched)
-        files.write(tmp_path / "part.sketch", Document("counts", True, {}, {}))
+        for name in ("part.sketch", "wide.sketch"):
+            files.write(tmp_path / name, Document("counts", True, {}, {}))
     finally:
         os.umask(before)
-    assert seen == [(0o600, 0)]
+    assert seen == [(0o600, 0)] * 2
+    assert mode(tmp_path / "public.dps") == 0o666 & ~umask
+    assert mode(tmp_path / "part.sketch") == mode(tmp_path / "wide.sketch") == 0o600
 
 
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
+def test_a_link_stays_a_link_and_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link.dps").symlink_to(tmp_path / "real" / "out.dps")
     files.write(tmp_path / "link.dps", document())
     assert (tmp_path / "link.dps").is_symlink()
     assert files.read(tmp_path / "real" / "out.dps", allow_sensitive=False).kind == "counts"
-
-
-def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for target in (tmp_path / "pipe", tmp_path):
         with pytest.raises(InvalidInput, match="not a regular file"):
@@ -110,7 +91,7 @@ def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
-@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt(), MemoryError()])
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_a_failure_leaves_everything_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, failure: BaseException
 ) -> None:
@@ -129,12 +110,6 @@ def test_a_failure_leaves_everything_as_it_was(
     monkeypatch.undo()
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["out.dps"]
-
-
-def test_what_cannot_be_encoded_touches_no_disk(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput):
-        files.write(tmp_path / "out.dps", document(a=[1]))
-    assert list(tmp_path.iterdir()) == []
 
 
 WRITER = """
@@ -170,7 +145,7 @@ def test_a_write_the_system_stops_halfway_leaves_no_part(tmp_path: Path) -> None
     assert [entry.name for entry in tmp_path.iterdir()] == ["part.sketch"]
 
 
-@pytest.mark.parametrize(("end", "trials"), [(signal.SIGINT, 4), (signal.SIGKILL, 2)])
+@pytest.mark.parametrize(("end", "trials"), [(signal.SIGINT, 2), (signal.SIGKILL, 1)])
 def test_a_writer_that_is_stopped_leaves_a_whole_file(tmp_path: Path, end: signal.Signals, trials: int) -> None:
     """An interrupt leaves the target alone; a kill may leave a part beside it, for its owner's eyes only."""
     path = tmp_path / "part.sketch"

@@ -16,19 +16,30 @@ import pyarrow.parquet
 import pytest
 
 from dpsketch.sources import Columns, Progress, open_source
-from reading import FILES, SECRET, Pipe, records, write
+from reading import FILES, SECRET, Pipe, records, refused, write
 
 
 @pytest.mark.parametrize("suffix", FILES)
-def test_records_without_a_user_or_a_coordinate_are_skipped_and_counted(suffix: str, tmp_path: Path) -> None:
-    table = pa.table({"k": ["a", "b", None, "d"], "u": [1, None, 3, None], "x": [0.0, 1.0, 2.0, None]})
+def test_records_without_a_user_or_a_number_are_skipped_and_counted(suffix: str, tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "k": ["a", "b", None, "d"],
+            "u": [1, None, 3, None],
+            "x": [0.0, 2.0**53 + 1, 2.0, None],
+            "t": ["1", "0.5", SECRET, ""],
+        }
+    )
     path = write(table, tmp_path / f"s.{suffix}")
     for options in ({}, {"sort_by_user": True}):
-        batches = list(open_source([str(path)], Columns(key="k", user="u", user_type="int"), **options))
-        assert [batch.rows for batch in batches] == [2]
-        assert [batch.skipped for batch in batches] == [2]
-    (batch,) = open_source([str(path)], Columns(points=("x",)))
-    assert (batch.rows, batch.skipped) == (3, 1)
+        (batch,) = open_source([str(path)], Columns(key="k", user="u", user_type="int"), **options)
+        assert (batch.key.to_pylist(), batch.user.to_pylist(), batch.skipped) == (["a", None], [1, 3], 2)
+    for columns in (Columns(points=("x",)), Columns(key="k", weight="x")):
+        (batch,) = open_source([str(path)], columns)
+        assert (batch.rows, batch.skipped) == (3, 1)
+        assert (batch.weight or batch.points[0]).to_pylist() == [0.0, 2.0**53, 2.0]
+    message = refused(path, columns=Columns(key="k", weight="t"))
+    assert "number" in message
+    assert "'t'" in message
 
 
 def test_a_last_batch_reports_what_was_skipped_at_the_end(tmp_path: Path) -> None:
@@ -43,25 +54,6 @@ def test_a_last_batch_reports_what_was_skipped_at_the_end(tmp_path: Path) -> Non
         assert (only.rows, only.skipped) == (0, 1)
 
 
-@pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet", "arrow", "arrows", "feather", "csv.gz"])
-def test_a_table_without_rows_gives_one_batch_that_has_its_types(suffix: str, tmp_path: Path) -> None:
-    path = write(pa.table({"k": pa.array([], pa.int64()), "u": pa.array([], pa.int64())}), tmp_path / f"t.{suffix}")
-    declared = pa.string() if suffix.partition(".")[0] in ("csv", "tsv") else pa.int64()
-    for options in ({}, {"sort_by_user": True}):
-        told: list[Progress] = []
-        (batch,) = open_source([str(path)], Columns(key="k", user="u"), progress=told.append, **options)
-        assert (batch.rows, batch.skipped, batch.key.type, batch.user.type) == (0, 0, declared, declared)
-        assert told[-1].done == told[-1].total
-
-
-@pytest.mark.parametrize("suffix", FILES)
-def test_batches_are_no_larger_than_asked(suffix: str, tmp_path: Path) -> None:
-    path = write(pa.table({"k": range(1000)}), tmp_path / f"t.{suffix}")
-    sizes = [batch.rows for batch in open_source([str(path)], Columns(key="k"), batch_rows=64)]
-    assert sum(sizes) == 1000
-    assert max(sizes) <= 64
-
-
 @pytest.mark.parametrize("asked", ["table=t", "query=SELECT k FROM t"])
 def test_a_database_is_read_in_batches_of_the_size_asked(asked: str, tmp_path: Path) -> None:
     path = tmp_path / "t.db"
@@ -73,13 +65,14 @@ def test_a_database_is_read_in_batches_of_the_size_asked(asked: str, tmp_path: P
 
 
 @pytest.mark.parametrize("suffix", FILES)
-def test_progress_reaches_its_total(suffix: str, tmp_path: Path) -> None:
+def test_progress_reaches_its_total_and_batches_are_no_larger_than_asked(suffix: str, tmp_path: Path) -> None:
     paths = [write(pa.table({"k": range(n)}), tmp_path / f"{n}.{suffix}") for n in (1000, 3000)]
     told: list[Progress] = []
-    records(*paths, columns=Columns(key="k"), batch_rows=500, progress=told.append)
+    sources = [str(path) for path in paths]
+    sizes = [batch.rows for batch in open_source(sources, Columns(key="k"), batch_rows=64, progress=told.append)]
+    assert (sum(sizes), max(sizes)) == (4000, 64)
     total = sum(path.stat().st_size for path in paths)
     assert told[-1] == Progress(total, total, "bytes")
-    assert all(step.total == total and step.unit == "bytes" for step in told)
     done = [step.done for step in told]
     assert done == sorted(done)
 
@@ -89,17 +82,6 @@ def test_progress_of_a_pipe_has_no_total(pipe: Pipe) -> None:
     told: list[Progress] = []
     records("-", columns=Columns(key="k"), progress=told.append)
     assert told == [Progress(4, None, "bytes"), Progress(4, 4, "bytes")]
-
-
-def test_an_error_of_the_callback_reaches_the_caller(tmp_path: Path) -> None:
-    path = write(pa.table({"k": ["a"]}), tmp_path / "t.parquet")
-
-    def fail(_: Progress) -> None:
-        raise RuntimeError("stop")
-
-    for options in ({}, {"sort_by_user": True}):
-        with pytest.raises(RuntimeError, match="stop"):
-            records(path, columns=Columns(key="k", user="k"), progress=fail, **options)
 
 
 def test_a_batch_does_not_print_its_records(tmp_path: Path) -> None:

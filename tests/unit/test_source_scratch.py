@@ -25,13 +25,6 @@ with private_folder(sys.argv[1]) as folder:
 """
 
 
-def test_a_folder_is_private_and_ends_with_its_block(tmp_path: Path) -> None:
-    with private_folder(str(tmp_path)) as name:
-        assert Path(name).stat().st_mode & 0o777 == 0o700
-        (Path(name) / "sorted").write_text("records")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_a_killed_process_left_is_removed_at_the_next_start_and_not_before(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
