@@ -9,12 +9,19 @@ import os
 import sys
 from pathlib import Path
 
-import numba  # noqa: F401  what is not dpsketch is imported once
-import numpy  # noqa: F401
-import pyarrow  # noqa: F401
-import scipy.special  # noqa: F401
-
 import dpsketch as dps
+
+for name in (
+    "dp_accounting.pld.pld_pmf",
+    "numba",
+    "numpy",
+    "pandas",
+    "pyarrow.dataset",
+    "scipy.special",
+    "scipy.stats",
+    "xxhash",
+):
+    __import__(name)  # what is not dpsketch is imported once
 
 
 def read(path: Path) -> None:

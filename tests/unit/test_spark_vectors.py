@@ -25,9 +25,7 @@ COLUMN = pa.array(
 BELL = dps.kernels.Gaussian(3, 1.0)
 MAPS: dict[str, dict[str, Any]] = {
     "race": {"kernel": dps.kernels.Euclidean(3, 1.0), "rows": 20},
-    "signs": {"kernel": dps.kernels.Angular(3, 1), "rows": 20, "features": "signs"},
     "fourier": {"kernel": BELL, "rows": 20, "features": "fourier"},
-    "series": {"kernel": BELL, "bounds": (-2, 2), "features": "series"},
     "nystrom": {"kernel": BELL, "features": "nystrom", "landmarks": np.eye(3)},
     "linear": {"kernel": dps.kernels.Linear(3)},
 }

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -193,8 +197,6 @@ def test_a_stream_that_was_loaded_knows_the_ledger_of_its_folder(tmp_path: Path,
 
 
 def test_a_record_of_days_that_was_altered_is_not_trusted(tmp_path: Path, ledger: dps.Ledger) -> None:
-    import sqlite3
-
     folder = begun(tmp_path, ledger)
     one_day(folder)
     with sqlite3.connect(tmp_path / "budget.db") as connection:
@@ -212,7 +214,6 @@ def test_one_process_at_a_time_and_one_stream_a_folder(tmp_path: Path) -> None:
     with pytest.raises(FileRefused, match="already"):
         begun(tmp_path, None)
     assert (tmp_path / "state" / "stream.sketch").stat().st_mode & 0o077 == 0
-    assert one_day(folder).days_published == 1
 
 
 LIFE = """
@@ -233,20 +234,13 @@ for _ in range(400):
 @pytest.mark.full
 def test_killed_by_the_system_nothing_that_was_shown_is_drawn_again(tmp_path: Path) -> None:
     """SIGKILL at arbitrary moments of eight lives: what each has shown is what the next goes on from."""
-    import subprocess
-    import sys
-    import time
-
     ledger = ledgers.begun(tmp_path / "budget.db")
-    shape: dict[str, Any] = {**SHAPE, "width": 512}
+    shape: dict[str, Any] = {**SHAPE, "width": 512, "ledger": ledger, "dataset": "web"}
     folder = StreamFolder(tmp_path / "state", ledger=ledger)
-    paid: Any = {"ledger": ledger, "dataset": "web"}
-    folder.begin(ContinualCountSketch(days=2000, **shape, epsilon=1.0, delta=1e-6, **paid))
+    folder.begin(ContinualCountSketch(days=2000, **shape, epsilon=1.0, delta=1e-6))
     shown: dict[str, str] = {}
     for life in range(8):
-        process = subprocess.Popen(
-            [sys.executable, "-c", LIFE, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        process = subprocess.Popen([sys.executable, "-c", LIFE, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         process.stdout.readline()
         time.sleep(0.1 + 0.037 * life)
