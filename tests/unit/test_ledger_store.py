@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import sqlite3
-import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -44,18 +43,28 @@ def is_closed(connection: sqlite3.Connection) -> bool:
     return False
 
 
-def test_two_rows_that_name_one_dataset_are_refused(ledger: Ledger, path: Path) -> None:
-    """No key of ours lets them in. Whichever of them came first would say how much is left."""
+@pytest.mark.parametrize(
+    "change",
+    [
+        # Two rows that name one dataset, which no key of ours lets in: whichever came first would say how much is left.
+        "CREATE TABLE loose AS SELECT * FROM dpsketch_dataset;"
+        "INSERT INTO loose SELECT name, format, 1, head FROM dpsketch_dataset;"
+        "DROP TABLE dpsketch_dataset; ALTER TABLE loose RENAME TO dpsketch_dataset",
+        # A column of SQLite takes any type, whatever it was declared as.
+        "UPDATE dpsketch_dataset SET rows = 'x'",
+        "UPDATE dpsketch_dataset SET name = x'776562'",
+        "UPDATE dpsketch_entry SET dataset = x'776562' WHERE id = 1",
+    ],
+)
+def test_rows_that_the_ledger_never_writes_are_refused(ledger: Ledger, path: Path, change: str) -> None:
     ledger.charge("web", [HALF], unit=RECORD)
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(
-            "CREATE TABLE loose AS SELECT * FROM dpsketch_dataset;"
-            "INSERT INTO loose SELECT name, format, 1, head FROM dpsketch_dataset;"
-            "DROP TABLE dpsketch_dataset; ALTER TABLE loose RENAME TO dpsketch_dataset"
-        )
-    for use in (lambda: ledger.spent("web"), lambda: ledger.charge("web", [HALF], unit=RECORD)):
-        with pytest.raises(LedgerError, match="cannot be trusted"):
-            use()
+        connection.executescript(change)
+        connection.commit()
+    with pytest.raises(LedgerError, match="cannot be trusted"):
+        ledger.charge("web", [HALF], unit=RECORD)
+    if "loose" not in change:
+        assert ledger.verify()
 
 
 @pytest.mark.parametrize("table", ["dpsketch_once", "dpsketch_delivery", "dpsketch_member", "dpsketch_dataset"])
@@ -77,14 +86,13 @@ def test_a_ledger_that_lost_a_table_is_refused_and_not_mended(ledger: Ledger, pa
 @pytest.mark.parametrize(
     ("url", "options"),
     [
-        ("postgresql:///budget?host=/run/postgresql", {"host": "/run/postgresql", "dbname": "budget"}),
         (
             "postgresql://m%40e:p%40ss%2Fword%25@[2001:db8::1]:5433/budget?connect_timeout=3",
             {"user": "m@e", "password": "p@ss/word%", "host": "2001:db8::1", "port": "5433", "dbname": "budget",
              "connect_timeout": "3"},
         ),
-        ("postgresql://me@a:1,b:2/budget", {"user": "me", "host": "a,b", "port": "1,2", "dbname": "budget"}),
-        ("postgresql:///b?user=you&password=secret", {"user": "you", "password": "secret", "dbname": "b"}),
+        ("postgresql://me@a:1,b:2/b?password=secret",
+         {"user": "me", "host": "a,b", "port": "1,2", "dbname": "b", "password": "secret"}),
     ],
 )  # fmt: skip
 def test_a_url_leads_to_a_server_and_shows_no_secret(url: str, options: dict[str, str]) -> None:
@@ -122,12 +130,9 @@ def test_a_url_leads_to_a_file(url: str, file: str, tmp_path: Path, monkeypatch:
     [
         ("mysql://host/db", "a ledger is a path, sqlite:///path or postgresql://user@host/database."),
         ("postgresql://me:p@secret@host/db", "An '@', a '/' or a '%' in a user or a password"),
-        ("postgresql://me:secret%zz@host/db", "An '@', a '/' or a '%' in a user or a password"),
         ("postgresql://me:12/secret@host/db", "An '@', a '/' or a '%' in a user or a password"),
         ("postgresql://me:secret@127.0.0.1:1/db?autocommit=false", "options that PostgreSQL knows"),
-        ("sqlite://a.db", "a ledger must outlive the process"),
         ("sqlite:///:memory:", "a ledger must outlive the process"),
-        (":memory:", "a ledger must outlive the process"),
         ("", "a ledger"),
     ],
 )
@@ -136,12 +141,6 @@ def test_an_address_that_is_none_is_refused_in_words(url: str, words: str) -> No
         Ledger(url)
     assert words in str(caught.value)
     assert "secret" not in str(caught.value)
-
-
-def test_a_server_needs_a_driver_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(LedgerError, match=r"needs psycopg: pip install 'dpsketch\[postgres\]'"):
-        Ledger("postgresql://host/budget").datasets()
 
 
 def breaking(name: str, error: BaseException, *, after: bool) -> Callable[..., Any]:
@@ -183,18 +182,6 @@ def test_a_charge_whose_commit_is_in_doubt_is_not_made_again(ledger: Ledger) -> 
         with pytest.raises(LedgerError, match="could not be used: disk I/O error"):
             ledger.charge("web", [PureCost(0.25)], unit=RECORD)
     assert ledger.spent("web").releases == 1
-
-
-def test_a_session_is_closed_whatever_was_asked(ledger: Ledger, opened: list[sqlite3.Connection], path: Path) -> None:
-    ledger.charge("web", [HALF], unit=RECORD)
-    for name, error in (("other", LedgerError), ("\ud800", UnicodeEncodeError)):
-        with pytest.raises(error):
-            ledger.spent(name)
-    path.write_bytes(b"no database" * 1000)
-    with pytest.raises(LedgerError):
-        ledger.spent("web")
-    assert len(opened) >= 4
-    assert all(map(is_closed, opened))
 
 
 def test_a_ledger_that_another_holds_is_waited_for_and_then_refused(
@@ -255,25 +242,6 @@ def test_more_names_than_a_statement_holds_are_looked_for(ledger: Ledger) -> Non
         patch.setattr(SqliteConnection, "_execute", limited)
         with pytest.raises(ReleaseRefused, match="was charged before"):
             ledger.charge("web", [HALF], unit=RECORD, once=names)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE dpsketch_dataset SET rows = 'x'",
-        "UPDATE dpsketch_dataset SET name = x'776562'",
-        "UPDATE dpsketch_entry SET dataset = x'776562' WHERE id = 1",
-    ],
-)
-def test_a_row_of_another_type_is_named_and_never_used(ledger: Ledger, path: Path, change: str) -> None:
-    """A column of SQLite takes any type, whatever it was declared as."""
-    ledger.charge("web", [HALF], unit=RECORD)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute(change)
-        connection.commit()
-    assert ledger.verify()
-    with pytest.raises(LedgerError, match="cannot be trusted"):
-        ledger.charge("web", [HALF], unit=RECORD)
 
 
 def test_numbers_that_no_database_holds_are_refused_in_words(ledger: Ledger) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import threading
 from typing import Any
 
 import pytest
 from starlette.responses import Response
 
-from dpsketch.errors import InvalidInput
 from dpsketch.server.answers import Answers, reply
 from dpsketch.server.limits import Bodies, Quota, Rate
 from dpsketch.server.refusals import Refused
@@ -158,55 +156,29 @@ def test_who_comes_as_a_question_is_refused_leaves_the_loop_its_turns(monkeypatc
     asyncio.run(work())
 
 
-def test_strangers_never_hold_all_threads() -> None:
-    """All addresses compute one answer at a time; who has a token does not wait for them."""
-
-    async def work() -> None:
-        answers = answers_of(100)
-        gate = threading.Event()
-        begun: list[str] = []
-
-        def held(name: str) -> Response:
-            begun.append(name)
-            gate.wait(20)
-            return reply({})
-
-        asked = [
-            asyncio.create_task(answers.answer(who, False, f"{who}{n}".encode(), lambda who=who: held(who)))
-            for who in ("a", "b", "c")
-            for n in range(3)
-        ]
-        await asyncio.sleep(0.1)
-        assert (await answers.answer("token", True, b"mine", lambda: reply({}))).status_code == 200
-        assert begun == ["a"]
-        gate.set()
-        assert len(await asyncio.gather(*asked)) == 9
-        assert answers._turns == {}
-        answers.stop()
-
-    asyncio.run(work())
-
-
 def test_one_address_does_not_take_the_places_of_others() -> None:
     """However much one address asks, others find a place; however many addresses ask, whoever has a token does."""
 
     async def work() -> None:
         answers = answers_of(100)
         gate = threading.Event()
+        begun: list[str] = []
 
-        def held() -> Response:
+        def held(who: str) -> Response:
+            begun.append(who)
             gate.wait(20)
             return reply({})
 
-        def ask(who: str, known: bool, number: int) -> list[asyncio.Task[Response]]:
+        def ask(who: str, known: bool, number: int = 1) -> list[asyncio.Task[Response]]:
             names = (f"{who}{place}".encode() for place in range(number))
-            return [asyncio.create_task(answers.answer(who, known, name, held)) for name in names]
+            return [asyncio.create_task(answers.answer(who, known, name, lambda: held(who))) for name in names]
 
         greedy = ask("a", False, 300)
-        others = [each for who in range(20) for each in ask(f"address {who}", False, 1)]
-        many = [each for who in range(200) for each in ask(f"one of many {who}", False, 1)]
-        holders = [each for who in range(3) for each in ask(f"token {who}", True, 1)]
+        others = [each for who in range(20) for each in ask(f"address {who}", False)]
+        many = [each for who in range(200) for each in ask(f"one of many {who}", False)]
+        holders = [each for who in range(3) for each in ask(f"token {who}", True)]
         await asyncio.sleep(0.1)
+        assert [who for who in begun if "token" not in who] == ["a"], "all addresses compute one answer at a time"
         gate.set()
         assert {each.status_code for each in await asyncio.gather(*others, *holders)} == {200}
         told = await asyncio.gather(*greedy, return_exceptions=True)
@@ -215,32 +187,7 @@ def test_one_address_does_not_take_the_places_of_others() -> None:
         assert {each.status_code for each in refused} == {429}
         told = await asyncio.gather(*many, return_exceptions=True)
         assert {each.status_code for each in told} == {200, 503}
-        assert answers._places == {}
-        answers.stop()
-
-    asyncio.run(work())
-
-
-def test_kept_answers_take_a_bounded_memory_with_all_that_is_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older answer is not kept beside a newer one, a failed one is not kept, and the first go first."""
-    monkeypatch.setattr("dpsketch.server.answers._KEPT", 100_000)
-
-    def fails() -> Response:
-        raise InvalidInput("no")
-
-    async def work() -> None:
-        answers = answers_of(1e9)
-        with pytest.raises(InvalidInput):
-            await answers.answer("a", False, b"x", fails)
-        for version in (1, 2, 2, 3):
-            told = await answers.answer("a", False, b"x", lambda version=version: reply({"now": version}), version)
-            assert json.loads(bytes(told.body)) == {"now": version}
-        assert len(answers._kept) == 1
-        assert answers.kept == 4096 + len(b'{"now":3}')
-        for number in range(200):
-            await answers.answer("a", True, b"%d" % number, lambda: reply({}))
-        assert 0 < answers.kept <= 100_000
-        assert len(answers._kept) == 100_000 // (4096 + 2)
+        assert (answers._places, answers._turns) == ({}, {})
         answers.stop()
 
     asyncio.run(work())

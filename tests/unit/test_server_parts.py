@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import struct
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -13,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from dpsketch import local
-from dpsketch._arrow_stream import read_flat
 from dpsketch.errors import FileRefused
 from dpsketch.server.aggregates import Aggregate, Aggregates
 from dpsketch.server.database import StorageFailed
@@ -165,58 +162,6 @@ def test_a_queue_that_is_full_says_so_and_many_requests_share_a_commit(storage: 
             await collecting.submit(aggregate, messages[0])
 
     asyncio.run(work())
-
-
-def stream_of(table: pa.Table, **options: Any) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
-        writer.write_table(table, max_chunksize=4)
-    return bytes(sink.getvalue().to_pybytes())
-
-
-@pytest.mark.parametrize(
-    "protocol", [PROTOCOL, local.CountMeanSketch(epsilon=2.0, rows=4, width=20)], ids=lambda one: one.name
-)
-def test_an_arrow_stream_is_read_as_pyarrow_reads_it(protocol: local.LocalProtocol) -> None:
-    table = protocol.report(["a"] * 11 if protocol.name == "count-mean-sketch" else [["a"]] * 11)
-    expected, _ = protocol.form.from_table(table)
-    assert expected is not None
-    for data in (stream_of(table), stream_of(table)[:-8], stream_of(table.slice(0, 0))):
-        parsed = protocol.form.from_stream(data)
-        rows = len(parsed.columns["id"])
-        assert rows in (0, 11)
-        for name, column in expected.items():
-            assert np.array_equal(parsed.columns[name], column[:rows])
-
-
-def test_what_an_arrow_stream_must_not_be() -> None:
-    table = PROTOCOL.report([["a"]] * 8)
-    nulls = pa.table({"x": pa.array([1, None], pa.uint8())})
-    refused = [
-        stream_of(table, compression="zstd"),
-        stream_of(nulls),
-        stream_of(pa.table({"x": ["a"]})),
-        stream_of(pa.table({"x": pa.array([1], pa.int8())})),
-        stream_of(pa.table({"x": pa.array(["a"]).dictionary_encode()})),
-        stream_of(pa.table({"x": [[1]]})),
-        stream_of(pa.table({})),
-        stream_of(table)[:100],
-        b"",
-    ]
-    for data in refused:
-        with pytest.raises(FileRefused):
-            read_flat(data)
-        assert PROTOCOL.form.from_stream(data).malformed == 1
-
-
-def test_a_forged_arrow_stream_is_refused_or_read_within_itself() -> None:
-    """Every 32-bit word of the stream is replaced by odd values; no reading leaves the bytes or claims more rows."""
-    data = stream_of(PROTOCOL.report([["a"]] * 6))
-    for place in range(0, len(data) - 4, 4):
-        for value in (0, 1, 0x7FFFFFFF, 0xFFFFFFFF, 0x80000000, len(data)):
-            forged = data[:place] + struct.pack("<I", value) + data[place + 4 :]
-            parsed = PROTOCOL.form.from_stream(forged)
-            assert len(parsed.columns["id"]) + parsed.malformed + parsed.other_spec <= len(data)
 
 
 def test_unseen_leaves_a_collector_as_it_was_and_a_snapshot_stays(seeded: None) -> None:

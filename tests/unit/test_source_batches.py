@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 
 from dpsketch.sources import Columns, Progress, open_source
-from reading import FILES, SECRET, Pipe, records, refused, write
+from reading import FILES, SECRET, refused, write
 
 
 @pytest.mark.parametrize("suffix", FILES)
@@ -75,28 +75,6 @@ def test_progress_reaches_its_total_and_batches_are_no_larger_than_asked(suffix:
     assert told[-1] == Progress(total, total, "bytes")
     done = [step.done for step in told]
     assert done == sorted(done)
-
-
-def test_progress_of_a_pipe_has_no_total(pipe: Pipe) -> None:
-    pipe(b"k\na\n")
-    told: list[Progress] = []
-    records("-", columns=Columns(key="k"), progress=told.append)
-    assert told == [Progress(4, None, "bytes"), Progress(4, 4, "bytes")]
-
-
-def test_a_batch_does_not_print_its_records(tmp_path: Path) -> None:
-    path = write(pa.table({"k": [SECRET], "x": [1.0]}), tmp_path / "t.parquet")
-    (batch,) = open_source([str(path)], Columns(key="k", user="k", weight="x", points=("x", "x")))
-    assert repr(batch) == "<Batch of key, user, weight, 2 coordinates; sensitive, content not shown>"
-    assert str(batch) == repr(batch)
-
-
-def test_reading_stops_when_the_caller_does(tmp_path: Path) -> None:
-    path = write(pa.table({"k": range(100_000)}), tmp_path / "t.parquet")
-    with closing(open_source([str(path)], Columns(key="k"), batch_rows=10)) as batches:
-        assert next(batches).rows == 10
-        assert any(thread.name == "dpsketch-reader" for thread in threading.enumerate())
-    assert not any(thread.name == "dpsketch-reader" for thread in threading.enumerate())
 
 
 def test_giving_up_does_not_wait_for_a_silent_pipe(monkeypatch: pytest.MonkeyPatch) -> None:

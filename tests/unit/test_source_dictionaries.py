@@ -16,8 +16,7 @@ import pytest
 import dpsketch as dps
 from dpsketch.errors import InvalidInput
 from dpsketch.sketches.feed import feed
-from dpsketch.sketches.heavy import sketch as heavy_module
-from dpsketch.sources import Columns, open_source, parse_expression
+from dpsketch.sources import Columns, open_source
 from sensitive import everything
 
 ENCODED = Columns(key="k", encoded=True)
@@ -77,28 +76,6 @@ def test_a_sketch_holds_the_same(kind: str, counts: str | None, tmp_path: Path) 
     assert answers[0] == answers[1] == answers[2]
 
 
-def test_what_looks_at_every_value_gets_text(tmp_path: Path) -> None:
-    source = _written(tmp_path / "t.parquet", ["1", "2", "1"])
-    condition = parse_expression("k <> '2'", "--where")
-    for columns in (
-        Columns(key="k", user="n", encoded=True),
-        Columns(key=("k", "n"), encoded=True),
-        Columns(key="k", key_type="int", encoded=True),
-        Columns(key="k", where=condition, encoded=True),
-    ):
-        assert all(not pa.types.is_dictionary(batch.key.type) for batch in _batches(source, columns))
-
-
-def test_a_column_that_gave_up_its_dictionary_is_read_as_text(tmp_path: Path) -> None:
-    keys = [f"https://example.org/{i}" for i in range(200_000)]
-    table = pa.table({"k": keys})
-    pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
-    assert pyarrow.parquet.ParquetFile(tmp_path / "t.parquet").metadata.row_group(0).column(0).has_dictionary_page
-    batches = list(open_source([str(tmp_path / "t.parquet")], ENCODED))
-    assert {batch.key.type for batch in batches} == {pa.string()}
-    assert sum(batch.rows for batch in batches) == len(keys)
-
-
 @pytest.mark.parametrize("index", [pa.int8(), pa.uint32()])
 def test_a_dictionary_in_memory_counts_as_its_rows_do(index: pa.DataType) -> None:
     """Of few values, each is added once for all of its rows; those that no row has, and nulls, add nothing."""
@@ -128,43 +105,6 @@ def test_a_dictionary_is_refused_alike_however_many_rows_it_has() -> None:
             KINDS["counts"]().update(keys)
         told.add(str(refusal.value))
     assert len(told) == 1
-
-
-class _Once:
-    """A column that can be read once, as a stream from another library."""
-
-    def __init__(self, column: pa.Array) -> None:
-        self._streams = [pa.chunked_array([column])]
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self._streams.pop().__arrow_c_stream__()
-
-
-@pytest.mark.parametrize("coded", [False, True])
-def test_a_stream_is_read_once(coded: bool) -> None:
-    column = pa.array(["a", "b", "a"])
-    sketch, plain = (dps.CountSketch(rows=3, width=64, unit=dps.per_record(), grid=0.5) for _ in range(2))
-    sketch.update(_Once(column.dictionary_encode() if coded else column))
-    plain.update(column)
-    assert everything(sketch) == everything(plain)
-
-
-def test_a_tree_adds_each_value_of_a_dictionary_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A text goes to many tables; of 3000 rows with 120 values, so many pass, and the tables are the same."""
-    keys = pa.array(_keys()).dictionary_encode()
-    coded, plain = KINDS["heavy"](), KINDS["heavy"]()
-    plain.update(keys.dictionary_decode())
-    passed: list[int] = []
-    whole = heavy_module.HeavyHitters._add_records
-    monkeypatch.setattr(
-        heavy_module.HeavyHitters,
-        "_add_records",
-        lambda self, records, units: (passed.append(len(records)), whole(self, records, units)),
-    )
-    coded.update(keys)
-    assert passed == [len(keys.dictionary)]
-    assert everything(coded) == everything(plain)
-    assert coded.skipped_nulls == plain.skipped_nulls
 
 
 def test_a_histogram_of_a_dictionary_of_nulls_counts_nothing() -> None:

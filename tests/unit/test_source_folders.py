@@ -97,22 +97,9 @@ def test_a_json_array_is_its_lines(pack: Any, tmp_path: Path) -> None:
 @given(texts=st.lists(st.text(max_size=20), min_size=1, max_size=30), indent=st.sampled_from([None, 0, 2]))
 def test_any_text_survives_in_a_json_array(texts: list[str], indent: int | None, tmp_path_factory: Any) -> None:
     path = tmp_path_factory.mktemp("json") / "t.json"
+    texts = texts + [f'"{i}\\' * 40 for i in range(9_000)]  # strings cross the ends of blocks
     path.write_text(json.dumps([{"k": text} for text in texts], indent=indent))
     assert keys(path) == texts
-
-
-def test_a_json_array_of_several_blocks(tmp_path: Path) -> None:
-    """Its strings cross the ends of blocks."""
-    texts = [f'"{i}\\' * 40 for i in range(30_000)]
-    (tmp_path / "t.json").write_text(json.dumps([{"k": text} for text in texts]))
-    assert (tmp_path / "t.json").stat().st_size > 3 << 20
-    assert keys(tmp_path / "t.json") == texts
-
-
-def test_a_file_is_not_read_twice_through_its_folder(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text(csv())
-    assert "given twice" in refused(str(tmp_path), str(tmp_path / "a.csv"))
-    assert next(open_source([str(tmp_path)], Columns(key="k"))).rows == len(ROWS)
 
 
 def test_folders_whose_names_are_not_utf8_are_refused(tmp_path: Path) -> None:

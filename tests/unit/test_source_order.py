@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from dpsketch.sources import Batch, Columns, open_source
-from reading import SECRET, records, refused, write
+from reading import records, write
 
 
 def by_bytes(value: Any) -> Any:
@@ -56,19 +56,6 @@ def test_spilled_records_are_private_and_removed(tmp_path: Path) -> None:
     assert rows == 1_500_000
     assert spilled > 0
     assert list(spill.iterdir()) == []
-
-
-def test_errors_while_sorting_are_those_of_reading(tmp_path: Path) -> None:
-    good = write(pa.table({"k": ["a"], "u": ["x"]}), tmp_path / "a.parquet")
-    bad = tmp_path / "b.csv"
-    bad.write_text(f"k,u\n{SECRET},1\n{SECRET}\n", encoding="utf-8")
-    columns = Columns(key="k", user="u")
-    assert "more or fewer fields" in refused(good, bad, columns=columns, sort_by_user=True, temp_directory=tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"a.parquet", "b.csv"}
-    message = refused(good, columns=columns, sort_by_user=True, memory_limit="much")
-    assert "memory_limit 'much'" in message
-    message = refused(good, columns=columns, sort_by_user=True, temp_directory=tmp_path / "none")
-    assert "cannot be written to" in message
 
 
 def test_sorting_skips_keys_that_are_missing_before_their_type_is_known(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 
-from dpsketch.errors import InvalidInput, SourceError
+from dpsketch.errors import InvalidInput
 from dpsketch.sources import Columns, open_source
 from dpsketch.sources.formats import ByteStream
 from dpsketch.sources.locations import StandardInput
-from reading import SECRET, Pipe, keys, records, refused, write
+from reading import SECRET, Pipe, refused, write
 
 # Each case: the name and the bytes of a file with a secret in it, and what the message says.
 BROKEN: dict[str, tuple[str, bytes, str]] = {
@@ -77,24 +77,6 @@ def test_the_value_of_a_folder_is_not_quoted(name: str, tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / name).write_bytes(b'{"a": 1}\n')
     assert f"user=…/{name}" in refused(tmp_path / "all")
-
-
-def test_the_hint_for_the_terminal_tells_more_than_the_message(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text(f"k,b\n{SECRET},1\n{SECRET}\n", encoding="utf-8")
-    with pytest.raises(SourceError) as caught:
-        keys(path)
-    assert caught.value.sensitive_hint == "Row 3 has 1 fields, the header has 2."
-    with pytest.raises(SourceError) as caught:
-        records(path, columns=Columns(key="x"))
-    assert caught.value.sensitive_hint == "Its columns are 'k', 'b'."
-
-
-def test_an_expression_without_parentheses_is_told_of_them(tmp_path: Path) -> None:
-    for name in ("t.csv", "t.parquet"):
-        path = write(pa.table({"age": ["20"]}), tmp_path / name)
-        assert "What is computed stands in parentheses" in refused(path, columns=Columns(key="age // 10"))
-        assert "parentheses" not in refused(path, columns=Columns(key="aeg"))
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet", "t.arrow"])

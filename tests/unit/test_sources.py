@@ -7,7 +7,7 @@ import io
 import json
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather
@@ -17,15 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsketch.cli.options import SourceFormat
-from dpsketch.sources import Columns, Format, open_source
-from dpsketch.sources.locations import Database, locate
+from dpsketch.sources import Columns, open_source
 from reading import FILES, Pipe, Records, keys, records, refused, text_of, write
-
-
-def test_the_shell_names_every_format() -> None:
-    assert get_args(SourceFormat) == get_args(Format)
-
 
 # Each case: the bytes of a CSV file, the texts of its column k.
 AWKWARD: dict[str, tuple[bytes, list[str | None]]] = {
@@ -205,26 +198,3 @@ def test_globs_give_their_files_in_order_and_once(tmp_path: Path) -> None:
     (tmp_path / "link.csv").symlink_to(tmp_path / "a.csv")
     for twice in ((tmp_path / "a.csv", tmp_path / "?.csv"), (tmp_path / "a.csv", tmp_path / "link.csv"), ("-", "-")):
         assert "would count twice" in refused(*twice)
-
-
-@pytest.mark.parametrize(
-    ("source", "url", "table", "query"),
-    [
-        ("sqlite:////tmp/a.db?table=my%20table", "//tmp/a.db", "my table", None),
-        ("sqlite:///a.db?query=SELECT a FROM t WHERE b = '%20' AND c = 'x&y'", "/a.db", None, None),
-        ("postgres://u:pw@h:5/d?sslmode=disable&table=s.t", "u:pw@h:5/d?sslmode=disable", "s.t", None),
-        (
-            "postgresql+psycopg://h/d?sslmode=disable&query=SELECT%20a+FROM%20t",
-            "h/d?sslmode=disable",
-            None,
-            "SELECT a FROM t",
-        ),
-    ],
-)
-def test_database_addresses(source: str, url: str, table: str | None, query: str | None) -> None:
-    (found,) = locate([source], "csv")
-    assert isinstance(found, Database)
-    assert (found.url, found.table) == (url, table)
-    if table is None:
-        assert found.query == (query or source.partition("query=")[2])
-    assert "pw" not in repr(found) + str(found)

@@ -47,9 +47,3 @@ def test_a_task_counts_vectors_as_one_machine_does(name: str) -> None:
         assert tally["records"] == end - start
     assert everything(merged) == everything(whole)
     assert merged.skipped_nulls == 4
-
-
-def test_vectors_of_another_length_are_refused() -> None:
-    batch = pa.record_batch([pa.array([[0.1, 0.2]], pa.list_(pa.float64()))], names=["vector"])
-    with pytest.raises(dps.errors.InvalidInput, match="3 coordinates"):
-        tasks._batch(batch, tasks.Counter(), 3, None)

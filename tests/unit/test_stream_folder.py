@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -214,45 +211,3 @@ def test_one_process_at_a_time_and_one_stream_a_folder(tmp_path: Path) -> None:
     with pytest.raises(FileRefused, match="already"):
         begun(tmp_path, None)
     assert (tmp_path / "state" / "stream.sketch").stat().st_mode & 0o077 == 0
-
-
-LIFE = """
-import sys
-import dpsketch as dps
-from dpsketch.sketches.continual.folder import StreamFolder
-
-ledger = dps.Ledger(sys.argv[1] + "/budget.db")
-folder = StreamFolder(sys.argv[1] + "/state", ledger=ledger)
-for _ in range(400):
-    sketch = folder.load()
-    sketch.update([1, 2])
-    folder.publish(sketch)
-    print(sketch.days_published, sketch.publication, flush=True)
-"""
-
-
-@pytest.mark.full
-def test_killed_by_the_system_nothing_that_was_shown_is_drawn_again(tmp_path: Path) -> None:
-    """SIGKILL at arbitrary moments of eight lives: what each has shown is what the next goes on from."""
-    ledger = ledgers.begun(tmp_path / "budget.db")
-    shape: dict[str, Any] = {**SHAPE, "width": 512, "ledger": ledger, "dataset": "web"}
-    folder = StreamFolder(tmp_path / "state", ledger=ledger)
-    folder.begin(ContinualCountSketch(days=2000, **shape, epsilon=1.0, delta=1e-6))
-    shown: dict[str, str] = {}
-    for life in range(8):
-        process = subprocess.Popen([sys.executable, "-c", LIFE, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(0.1 + 0.037 * life)
-        process.kill()
-        rest, _ = process.communicate()
-        for line in rest.splitlines():
-            if len(line.split()) == 2:
-                day, publication = line.split()
-                assert shown.setdefault(day, publication) == publication
-        sketch = folder.load()
-        assert all(int(day) <= sketch.days_published for day in shown)
-        if (latest := str(sketch.days_published)) in shown:
-            assert shown[latest] == sketch.publication
-    assert len(shown) >= 8
-    assert ledger.verify() == []
