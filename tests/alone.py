@@ -1,4 +1,4 @@
-"""Read files one by one, each in a process that has read no other: run by ``test_kind_vectors``.
+"""Read files one by one, each in a process that has read no other: run by ``test_kind_rows``.
 
 A class is known to the codec once its module is imported, so that another file may have imported what this one needs.
 """

@@ -7,7 +7,7 @@ from tests.mutants.gate import Mutant
 _COUNTED = "tests/contract/test_counted.py"
 _EXACT = "tests/privacy/test_local_privacy.py"
 _CLIENT = "tests/unit/test_local_client.py"
-_COLLECTING = "tests/unit/test_local_protocols.py tests/unit/test_local_exchange.py"
+_COLLECTING = "tests/unit/test_local_protocols.py"
 
 LOCAL = [
     Mutant(

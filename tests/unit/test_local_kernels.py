@@ -83,14 +83,3 @@ def test_identifiers_are_a_set_and_a_refused_batch_leaves_no_trace() -> None:
     assert {tuple(row) for row in held_ids.rows().tolist()} == {tuple(row) for row in ids.tolist()}
     twice = np.array([[1, 0], [0, 1], [1, 0]], np.uint64)
     assert Identifiers().insert(twice).tolist() == [True, True, False]
-
-
-def test_a_table_of_identifiers_can_be_filled_to_one_free_slot() -> None:
-    table, held = np.zeros(8, np.uint64), np.empty((7, 2), np.uint64)
-    fresh = np.empty(7, np.bool_)
-    ids = np.arange(14, dtype=np.uint64).reshape(7, 2) + np.uint64(1)
-    assert kernels.insert_ids(table, held, 0, ids, np.uint64(5), fresh) == 7
-    assert fresh.all()
-    assert (held == ids).all()
-    assert kernels.forget_ids(table, 7, ids, np.uint64(5), fresh) == 0
-    assert not table.any()

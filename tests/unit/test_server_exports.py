@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
-import tempfile
 import threading
 import tracemalloc
 from collections import Counter
@@ -128,36 +126,6 @@ def test_cells_are_how_often_each_bucket_was_named(few: int, monkeypatch: pytest
         cells = protocol.cells({"seed": seeds.astype(np.uint16), "bucket": buckets.astype(np.uint32)})
         expected = Counter((seeds * protocol.buckets + buckets).tolist())
         assert list(zip(cells.numbers.tolist(), cells.sizes.tolist(), strict=True)) == sorted(expected.items())
-
-
-def test_a_large_answer_is_a_file_without_a_name_that_is_gone_with_it(tmp_path: Path) -> None:
-    tempfile.tempdir = str(tmp_path)
-    try:
-        answer = answers.Spooled(bytes(range(256)) * 4096, {"X": "y"})
-    finally:
-        tempfile.tempdir = None
-    assert list(tmp_path.iterdir()) == []
-    assert answer.headers["content-length"] == str(1 << 20)
-    number = answer._file
-
-    async def whole(answer: answers.Spooled) -> bytes:
-        return b"".join([piece async for piece in answer._pieces()])
-
-    assert asyncio.run(whole(answer)) == bytes(range(256)) * 4096
-    del answer
-    gc.collect()
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(number)
-
-
-def test_large_answers_are_sent_at_one_rate_however_many_take_them() -> None:
-    now = 100.0
-    pace = answers.Pace(1000.0, clock=lambda: now)
-    assert [pace.wait(500) for _ in range(4)] == [0.0, 0.5, 1.0, 1.5]
-    now = 101.0
-    assert pace.wait(500) == 1.0
-    now = 200.0
-    assert pace.wait(500) == 0.0, "what was not used is not saved up"
 
 
 async def downloaded(app: Starlette, path: str, began: Callable[[], Awaitable[None]]) -> list[bytes]:

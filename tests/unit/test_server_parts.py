@@ -1,4 +1,4 @@
-"""The service's parts, each alone: logs, tokens, storage that fails, and reports in compact and Arrow form."""
+"""The service's parts, each alone: logs, the store, tickets, and the limit of a collection."""
 
 from __future__ import annotations
 
@@ -6,25 +6,24 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import httpx
 import pytest
 
-from dpsketch import local
 from dpsketch.errors import FileRefused
 from dpsketch.server.aggregates import Aggregate, Aggregates
-from dpsketch.server.database import StorageFailed
 from dpsketch.server.refusals import Refused
 from dpsketch.server.reports import Collecting, Outcome
-from dpsketch.server.settings import Limits
-from dpsketch.server.storage import Chunk, Mark, Storage
+from dpsketch.server.service import running
+from dpsketch.server.settings import Limits, Settings
+from dpsketch.server.storage import CollectionPlan, Mark, Storage
 from dpsketch.server.telemetry import Metrics
-
-PROTOCOL = local.SubsetHashing(epsilon=2.0, max_items=1)
+from serving import PROTOCOL, inside, new_token, objects
 
 
 def compact(number: int) -> list[bytes]:
@@ -84,19 +83,6 @@ def test_a_store_is_for_its_owner_and_for_one_process(tmp_path: Path, storage: S
     second.close()
 
 
-class Unsure(Storage):
-    """A store whose writes take place and then fail, as when a connection breaks during a commit."""
-
-    broken = False
-
-    def append(self, *given: Any) -> list[Chunk]:
-        written = super().append(*given)
-        if self.broken:
-            self._next -= len(written)
-            raise StorageFailed("the connection was lost")
-        return written
-
-
 @asynccontextmanager
 async def collecting_in(storage: Storage) -> AsyncIterator[tuple[Collecting, Aggregate]]:
     """Collect into a new collection of a store, from a queue for 200 reports."""
@@ -107,30 +93,6 @@ async def collecting_in(storage: Storage) -> AsyncIterator[tuple[Collecting, Agg
     collecting.start()
     yield collecting, aggregate
     await collecting.stop()
-
-
-def test_a_write_of_which_nobody_knows_whether_it_took_place_counts_once(tmp_path: Path) -> None:
-    async def work() -> None:
-        storage = Unsure(str(tmp_path / "store.db"))
-        async with collecting_in(storage) as (collecting, aggregate):
-            first, second = b"".join(compact(10)), b"".join(compact(10))
-            assert await collecting.submit(aggregate, first) == Outcome(10, 0, 0)
-            storage.broken = True
-            with pytest.raises(StorageFailed):
-                await collecting.submit(aggregate, second)
-            assert aggregate.reports == 10
-            storage.broken = False
-            assert await collecting.submit(aggregate, second) == Outcome(0, 10, 0)
-            assert aggregate.reports == 20
-        storage.close()
-
-    asyncio.run(work())
-    reopened = Storage(str(tmp_path / "store.db"))
-    reopened.claim()
-    again = Aggregates(reopened)
-    again.load()
-    assert [each.reports for each in again] == [20]
-    reopened.close()
 
 
 def test_of_two_reports_that_come_at_once_with_one_ticket_one_is_stored(storage: Storage) -> None:
@@ -164,18 +126,57 @@ def test_a_queue_that_is_full_says_so_and_many_requests_share_a_commit(storage: 
     asyncio.run(work())
 
 
-def test_unseen_leaves_a_collector_as_it_was_and_a_snapshot_stays(seeded: None) -> None:
-    collector = PROTOCOL.collector()
-    columns = PROTOCOL.form.from_bytes(b"".join(compact(3000)))
-    assert collector.count({name: column[:2000] for name, column in columns.items()}).all()
-    before = collector.to_document()
-    assert np.array_equal(collector.unseen(columns), np.arange(3000) >= 2000)
-    after = collector.to_document()
-    assert all(np.array_equal(before.arrays[name], after.arrays[name]) for name in before.arrays)
-    copy = collector.copy()
-    told = copy.estimate(["a"]).to_json()
-    assert collector.count(columns).sum() == 1000
-    assert (copy.users, collector.users) == (2000, 3000)
-    assert copy.estimate(["a"]).to_json() == told
-    assert copy.count(columns).sum() == 1000
-    assert copy.estimate(["a"]).to_json() == collector.estimate(["a"]).to_json()
+def test_requests_that_come_together_do_not_fill_a_collection_beyond_its_limit(tmp_path: Path) -> None:
+    """Of two collections one has the service's own limit, and one a lower one."""
+    store = str(tmp_path / "x.db")
+    headers = {"Authorization": f"Bearer {new_token(store, 'admin')}"}
+
+    async def filled(client: httpx.AsyncClient, most: int, **more: int) -> None:
+        asked = {"name": "x", "spec": PROTOCOL.to_json(), **more}
+        made = (await client.post("/v1/collections", json=asked, headers=headers)).json()
+        address = f"/v1/collections/{made['id']}"
+        sent = (client.post(f"{address}/reports", json=each, headers=headers) for each in objects(40))
+        told = await asyncio.gather(*sent)
+        assert Counter(each.status_code for each in told) == {202: most, 409: 40 - most}
+        assert {each.json()["error"]["code"] for each in told if each.status_code == 409} == {"full"}
+        assert (await client.get(f"{address}/counters", headers=headers)).json()["accepted"] == most
+
+    async def work() -> None:
+        async with inside(Settings(store, limits=Limits(max_reports=20))) as client:
+            await filled(client, 20)
+            await filled(client, 10, max_reports=10)
+
+    asyncio.run(work())
+
+
+async def together(collecting: Collecting, aggregate: Aggregate, sent: list[bytes], **more: Any) -> list[Outcome]:
+    """Submit requests that one commit takes together."""
+    return await asyncio.gather(*(collecting.submit(aggregate, each, **more) for each in sent))
+
+
+def test_what_finds_no_room_is_not_stored_and_says_so(tmp_path: Path) -> None:
+    """A report that was refused with its batch is new where it comes again, in the same commit or later.
+
+    A ticket whose report found no room is not used up.
+    """
+
+    async def work() -> None:
+        async with running(Settings(str(tmp_path / "x.db"))) as service:
+            aggregate = service.aggregates.create("x", PROTOCOL.to_json(), None, CollectionPlan(max_reports=3))
+            a, b, c, d, e = PROTOCOL.to_bytes(PROTOCOL.report([["a"]] * 5))
+            told = await together(service.collecting, aggregate, [a + b, c + d, d, a, e, e])
+            # c and d together are too many; d alone is not, and then nothing is left for e.
+            assert told == [
+                Outcome(2, 0, 0), Outcome(0, 0, 0, full=2), Outcome(1, 0, 0), Outcome(0, 1, 0),
+                Outcome(0, 0, 0, full=1), Outcome(0, 0, 0, full=1),
+            ]  # fmt: skip
+            assert aggregate.reports == 3
+            # Those that are stored can be sent again; the others are still refused.
+            told = await together(service.collecting, aggregate, [a + b + d, a + c, e])
+            assert told == [Outcome(0, 3, 0), Outcome(0, 1, 0, full=1), Outcome(0, 0, 0, full=1)]
+            mark = Mark(aggregate.row.id, 1, "m")
+            assert await together(service.collecting, aggregate, [e], mark=mark) == [Outcome(0, 0, 0, full=1)]
+            assert service.storage.used_marks([mark]) == set()
+            assert aggregate.reports == 3
+
+    asyncio.run(work())

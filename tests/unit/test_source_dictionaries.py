@@ -26,7 +26,6 @@ KINDS: dict[str, Callable[[], Any]] = {
     "counts": lambda: dps.CountSketch(rows=3, width=64, unit=dps.per_record()),
     "heavy": lambda: dps.HeavyHitters(rows=3, width=64, key_bytes=8, unit=dps.per_record()),
     "distinct": lambda: dps.DistinctSketch(buckets=16, unit=dps.per_record()),
-    "distinct set": lambda: dps.DistinctSet(unit=dps.per_record()),
 }
 
 

@@ -143,22 +143,3 @@ def test_every_pipe_gives_the_tables_of_update(
         pipe(data)
         form = ["--format", suffix.removesuffix("s") if suffix == "arrows" else suffix]
         assert built("-", shape, tmp_path, monkeypatch, *form) == expected(shape), shape
-
-
-def test_every_frame_gives_the_tables_of_an_arrow_table() -> None:
-    duckdb, pl = pytest.importorskip("duckdb"), pytest.importorskip("polars")
-    relations = duckdb.connect()
-    frames: dict[str, Callable[[], Any]] = {
-        "polars": lambda: pl.from_arrow(TABLE),
-        "a reader": lambda: TABLE.to_reader(64),
-        "DuckDB": lambda: relations.from_arrow(TABLE),
-        "frames": lambda: iter([TABLE]),
-        "pandas": lambda: TABLE.to_pandas(types_mapper={pa.int64(): pytest.importorskip("pandas").Int64Dtype()}.get),
-    }
-    for shape in set(SHAPES) - {"condition", "computed"}:
-        names = SHAPES[shape][1]
-        unit = dps.per_user(max_keys=3, max_weight=4) if "user" in names else dps.per_record(max_weight=4)
-        for name, frame in frames.items():
-            sketch = dps.CountSketch(rows=3, width=64, unit=unit, seed=7)
-            sketch.update(frame(), **names)
-            assert tables(sketch.to_sensitive_bytes()) == expected(shape), (shape, name)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from decimal import Decimal
 from pathlib import Path
@@ -14,11 +12,9 @@ import pyarrow.feather
 import pyarrow.ipc
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dpsketch.sources import Columns, open_source
-from reading import FILES, Pipe, Records, keys, records, refused, text_of, write
+from reading import FILES, Pipe, keys, records, refused, text_of, write
 
 # Each case: the bytes of a CSV file, the texts of its column k.
 AWKWARD: dict[str, tuple[bytes, list[str | None]]] = {
@@ -48,23 +44,6 @@ def test_awkward_csv_reads_the_same_from_file_and_pipe(case: str, tmp_path: Path
     pipe(data)
     assert keys(path) == expected
     assert keys("-") == expected
-
-
-_fields = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(_fields, _fields), max_size=30), st.sampled_from(["\n", "\r\n"]), st.sampled_from(",\t"))
-def test_csv_agrees_with_pythons_writer(
-    tmp_path_factory: pytest.TempPathFactory, rows: Records, ends: str, separator: str
-) -> None:
-    target = io.StringIO(newline="")
-    writer = csv.writer(target, delimiter=separator, lineterminator=ends, quoting=csv.QUOTE_ALL)
-    writer.writerow(["k", "u"])
-    writer.writerows(rows)
-    path = tmp_path_factory.mktemp("csv") / ("t.csv" if separator == "," else "t.tsv")
-    path.write_bytes(target.getvalue().encode())
-    assert records(path, columns=Columns(key="k", user="u")) == rows
 
 
 def test_rows_that_cross_blocks_are_whole(tmp_path: Path, pipe: Pipe) -> None:
@@ -169,19 +148,6 @@ def test_columns_are_found_by_their_exact_name(suffix: str, tmp_path: Path) -> N
         write(pa.table({name: [value] for name, value in record.items()}), path)
     for name, value in record.items():
         assert records(path, columns=Columns(key=name)) == [(value,)]
-
-
-def test_sources_must_agree_on_the_type_of_keys(tmp_path: Path) -> None:
-    numbers = write(pa.table({"k": [1, 2]}), tmp_path / "a.parquet")
-    texts = write(pa.table({"k": ["1", "3"]}), tmp_path / "b.parquet")
-    nothing = write(pa.table({"k": pa.nulls(2)}), tmp_path / "0.arrow")
-    message = refused(numbers, texts)
-    assert "holds text where" in message
-    assert "key_type='int'" in message
-    assert keys(numbers, texts, key_type="int") == [1, 2, 1, 3]
-    assert keys(numbers, texts, key_type="text") == ["1", "2", "1", "3"]
-    assert keys(nothing, numbers) == [None, None, 1, 2]
-    assert keys(numbers, nothing) == [1, 2, None, None]
 
 
 def test_globs_give_their_files_in_order_and_once(tmp_path: Path) -> None:
