@@ -13,7 +13,7 @@ import pytest
 import dpsketch as dps
 import memory
 from dpsketch.errors import FileRefused, SensitiveData
-from dpsketch.files import DAMAGED, NOT_OURS, Document, decode, encode
+from dpsketch.files import DAMAGED, NOT_OURS, Document, decode, encode, read
 from forgery import MARKER, VECTORS, dump, envelope_for, forge, listed, seal, stream
 
 COUNTS = (VECTORS / "counts-v1.dps").read_bytes()
@@ -58,11 +58,16 @@ def test_every_cut_and_every_changed_byte_is_refused() -> None:
     assert refusal(COUNTS + b"\0") == DAMAGED
 
 
-def test_a_sensitive_file_is_refused_where_a_release_is_wanted() -> None:
-    with pytest.raises(SensitiveData, match=r"release\(\) it to publish, or read it with dps\.load_sensitive"):
-        decode(SENSITIVE, allow_sensitive=False)
-    assert decode(SENSITIVE, allow_sensitive=True).sensitive
+def test_a_sensitive_file_is_refused_where_a_release_is_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "part.sketch"
+    path.write_bytes(SENSITIVE)
+    with pytest.raises(SensitiveData, match=r"part\.sketch.*release\(\) it to publish, or read it with dps\.load_sens"):
+        read(path, allow_sensitive=False)
+    assert read(path, allow_sensitive=True).sensitive
     assert not decode(COUNTS, allow_sensitive=True).sensitive
+    path.write_bytes(SENSITIVE[:-1])
+    with pytest.raises(FileRefused, match=r"part\.sketch: the file is damaged"):
+        read(path, allow_sensitive=True)
 
 
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])

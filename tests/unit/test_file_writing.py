@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dpsketch import files
-from dpsketch.errors import FileRefused, InvalidInput, SensitiveData
+from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.files import Document
 
 
@@ -25,18 +25,6 @@ def document(**arrays: Any) -> Document:
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
-
-
-def test_a_refusal_names_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "part.sketch"
-    files.write(path, Document("counts", True, {}, {}))
-    with pytest.raises(SensitiveData, match=r"part\.sketch: the file holds a sensitive sketch, not a release"):
-        files.read(path, allow_sensitive=False)
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(FileRefused, match=r"part\.sketch: the file is damaged"):
-        files.read(path, allow_sensitive=True)
-    with pytest.raises(FileNotFoundError):
-        files.read(tmp_path / "none.dps", allow_sensitive=True)
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o027])

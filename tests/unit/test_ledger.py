@@ -61,6 +61,16 @@ def test_refusals_that_no_smaller_budget_would_help(ledger: Ledger) -> None:
         ledger.charge("tight", [ApproximateCost(0.1, 1e-9)], unit=RECORD)
 
 
+def test_what_a_refusal_says_to_fit_does(ledger: Ledger) -> None:
+    ledger.create("web", epsilon=2, delta=0, unit=RECORD)
+    ledger.charge("web", [PureCost(1.3)], unit=RECORD)
+    with pytest.raises(BudgetExceeded) as caught:
+        ledger.charge("web", [PureCost(1.9)], unit=RECORD)
+    said = float(str(caught.value).partition("ε up to ")[2].partition(" at")[0])
+    assert not ledger.preview("web", [PureCost(said * 1.1)], unit=RECORD).allowed
+    ledger.charge("web", [PureCost(said)], unit=RECORD)
+
+
 def test_a_total_in_rho_is_compared_in_rho(ledger: Ledger) -> None:
     ledger.create("web", rho=0.5, unit=RECORD)
     for _ in range(5):

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import dpsketch as dps
-from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
 from dpsketch.ledger import Ledger, Payment
 from dpsketch.ledger.parts import Division, worst_histories
@@ -225,20 +224,6 @@ def test_a_dataset_without_parts_has_none(ledger: Ledger) -> None:
         with pytest.raises(ReleaseRefused, match="not divided into parts"):
             ledger.charge(name, [PureCost(1.0)], unit=RECORD, part=MONDAY)
     assert ledger.datasets() == ["web"]
-
-
-def test_what_is_said_to_fit_does(ledger: Ledger) -> None:
-    ledger.create("web", epsilon=2, delta=1e-6, unit=RECORD)
-
-    def cost(epsilon: float) -> list[Cost]:
-        return [GaussianCost(accounting.gaussian_mu(epsilon, 1e-6))]
-
-    ledger.charge("web", cost(1.3), unit=RECORD)
-    with pytest.raises(BudgetExceeded) as caught:
-        ledger.charge("web", cost(1.9), unit=RECORD)
-    said = float(str(caught.value).partition("ε up to ")[2].partition(" at")[0])
-    assert not ledger.preview("web", cost(said * 1.1), unit=RECORD).allowed
-    ledger.charge("web", cost(said), unit=RECORD)
 
 
 def test_one_sketch_is_not_two_parts(ledger: Ledger) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from dpsketch._compiled import local as kernels
 from dpsketch.hashing import row_keys
-from dpsketch.local import HadamardCountMean, OptimalLocalHashing, SubsetHashing
+from dpsketch.local import HadamardCountMean, SubsetHashing
 from dpsketch.local.bits import _hadamard_transform
 from dpsketch.local.protocol import People
 from dpsketch.local.tallies import Identifiers, in_order
@@ -33,24 +33,6 @@ def test_a_choice_that_would_be_biased_is_drawn_again_and_nothing_else(seeded: N
     assert redrawn[1] == buckets[1]
     assert words[0, 0] == LAST
     assert words[0, 1] != LAST
-
-
-def test_sums_over_rows_own_buckets_and_support() -> None:
-    table = RNG.integers(-9, 9, (6, 13))
-    keys = row_keys(1, 6, "test")
-    prints = RNG.integers(0, 2**64, 30, dtype=np.uint64)
-    rows = RNG.integers(0, 6, 30).astype(np.uint32)
-    sums = kernels.sum_over_rows(table, keys, prints)
-    own = kernels.own_buckets(prints, keys, rows, 13)
-    for x in range(30):
-        assert sums[x] == sum(table[r, oracle.bucket(int(prints[x]), int(keys[r]), 13)] for r in range(6))
-        assert own[x] == oracle.bucket(int(prints[x]), int(keys[rows[x]]), 13)
-    hashing = OptimalLocalHashing(1.0, width=4, seeds=8)
-    seeds, buckets = RNG.integers(0, 8, 300), RNG.integers(0, 4, 300)
-    cells = hashing.cells({"seed": seeds.astype(np.uint16), "bucket": buckets.astype(np.uint32)})
-    hash_keys = [int(key) for key in hashing.keys]
-    for print_, count in zip(prints, hashing.supporters(cells, prints), strict=True):
-        assert count == oracle.support(seeds.tolist(), buckets.tolist(), hash_keys, 4, int(print_))
 
 
 def test_the_hadamard_transform_is_that_of_the_matrix() -> None:

@@ -127,22 +127,6 @@ def test_no_row_changes_what_becomes_of_another(tmp_path: Path) -> None:
         keys(str(typed), "k", where='k = "UA"')
 
 
-def test_a_computed_key_is_a_function_of_its_row(tmp_path: Path) -> None:
-    source = write_csv(tmp_path / "t.csv", copies=20)
-    hour = "date_trunc('hour', try_cast(ts as timestamp))"
-    found = keys(source, hour, computed=(hour,))
-    assert found == ["2026-01-01 10:00:00", "2026-01-01 10:00:00", None, None] * 20
-    both = keys(source, ("carrier", hour), "distance > 500", computed=(hour,))
-    assert both == ["UA,2026-01-01 10:00:00", None, None] * 20
-    whole = "cast(distance // 100 as integer)"
-    assert keys(source, whole, computed=(whole,), key_type="int")[:4] == [6, None, 7, 5]
-    quotient = "(distance // 7)"  # 600, 700 and 501 over 7
-    assert keys(source, quotient, computed=(quotient,), key_type="int")[:4] == [85, None, 100, 71]
-    tenth = "(distance / 10)"
-    with pytest.raises(SourceError, match="not a whole 64-bit number"):
-        keys(source, tenth, computed=(tenth,), key_type="int")
-
-
 CASTS = {
     "ts::date": "2026-03-29", "cast(n as double)": 7, "n::text": "7", "n::int8": 7, "cast(n = 7 as bool)": "true",
     "hour(ts)": 1, "date_trunc('hour', ts)": "2026-03-29 01:00:00Z", "cast(ts as varchar)": "2026-03-29 01:30:00+00",
