@@ -42,15 +42,6 @@ def test_integers_are_stored_in_the_narrowest_type(values: list[int], stored: st
     assert (found.tolist(), found.dtype) == (values, np.int64)
 
 
-def test_equal_documents_give_equal_bytes() -> None:
-    table = np.arange(12).reshape(3, 4)
-    first = Document("counts", False, {"a": 1, "b": {"c": 2.5, "d": 3}}, {"x": table, "y": ["k"]})
-    for same in (table.copy("F"), table.astype(">i8"), np.repeat(table, 2, axis=1)[:, ::2]):
-        second = Document("counts", False, {"b": {"d": 3, "c": 2.5}, "a": 1}, {"y": ["k"], "x": same})
-        assert encode(second) == encode(first)
-    assert encode(Document("counts", True, first.header, first.arrays)) != encode(first)
-
-
 @pytest.mark.parametrize(
     "value", [float("nan"), 2**64, -(2**63) - 1, (1, 2), {1: 2}, "\ud800", b"x", np.int64(3), {3.5}]
 )
@@ -107,3 +98,9 @@ def test_the_largest_and_deepest_header_that_is_written_is_read() -> None:
     assert back(Document("counts", False, header, {})).header == header
     with pytest.raises(InvalidInput, match="more than 32 levels"):
         encode(Document("counts", False, {"x": header}, {}))
+
+
+def test_equal_tables_give_equal_bytes_however_they_lie_in_memory() -> None:
+    table = np.arange(12).reshape(3, 4)
+    for same in (table.copy("F"), table.astype(">i8"), np.repeat(table, 2, axis=1)[:, ::2]):
+        assert encode(document(x=same)) == encode(document(x=table))

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from dpsketch import files, local, noise
-from dpsketch.errors import BudgetExceeded, DpsketchError, FileRefused, InvalidInput, SpecMismatch
+from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, SpecMismatch
 from dpsketch.local.catalogue import nonprivate_protocol_from_json
 
 PROTOCOLS: list[local.LocalProtocol] = [
@@ -343,17 +343,6 @@ def test_a_spec_that_says_one_thing_twice_is_refused(tmp_path: Path) -> None:
     (tmp_path / "spec.json").write_text('{"epsilon": 20.0, ' + text[1:], encoding="utf-8")
     with pytest.raises(DpsketchError):
         local.read_spec(tmp_path / "spec.json")
-
-
-def test_an_announcement_that_asks_for_more_than_the_budget_is_refused() -> None:
-    """An ε raised together with its fingerprint is a spec like any other: the person's budget is what stops it."""
-    raised = local.protocol_from_json(local.SubsetHashing(20.0, max_items=3).to_json())
-    with pytest.raises(InvalidInput, match="budget"):
-        local.Client(raised, budget=1.0)
-    client = local.Client(local.protocol_from_json(local.SubsetHashing(1.0, max_items=3).to_json()), budget=1.0)
-    client.report(["a"])
-    with pytest.raises(BudgetExceeded):
-        client.report(["b"])
 
 
 # Specs and reports in files: both forms, and what strangers may put into them.

@@ -45,12 +45,8 @@ def test_every_container_gives_the_same_people(sets: Any) -> None:
     assert len(people) == 4
     with pytest.raises(SpecMismatch):
         read_people(sets, "int")
-
-
-@pytest.mark.parametrize("empty", [[], [[], []], pa.nulls(3), pa.chunked_array([], pa.list_(pa.int8()))])
-def test_nobody_and_nothing(empty: Any) -> None:
-    assert len(read_people(empty).prints) == 0
-    assert len(read_people(empty)) == len(empty)
+    for empty in ([], [[], []], pa.nulls(3)):
+        assert (len(read_people(empty)), len(read_people(empty).prints)) == (len(empty), 0)
 
 
 @pytest.mark.parametrize(

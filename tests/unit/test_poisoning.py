@@ -38,10 +38,7 @@ def persons(protocol: Any, table: Any, key: str) -> float:
 
 @pytest.mark.parametrize(("protocol", "row"), ROWS, ids=lambda one: one if isinstance(one, str) else one.name)
 def test_one_forged_report_weighs_what_the_page_says(protocol: Any, row: str) -> None:
-    """Estimates are linear in the reports. So one more that supports a key adds (1 − q)/(p − q) people, exactly.
-
-    Of honest reports by people who hold the key, those are taken that support it: what a forger would send.
-    """
+    """Estimates are linear in the reports. So one more that supports a key adds (1 − q)/(p − q) people, exactly."""
     honest = protocol.report(people(protocol, "1", HONEST))
     before = persons(protocol, honest, "0")
     chance, other = protocol.chances

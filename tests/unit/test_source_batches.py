@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import stat
 import subprocess
 import sys
 import threading
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 
-from dpsketch.sources import Batch, Columns, Progress, open_source
+from dpsketch.sources import Columns, Progress, open_source
 from dpsketch.sources.engine import private_folder
 from reading import FILES, SECRET, records, refused, write
 
@@ -57,16 +55,6 @@ def test_a_last_batch_reports_what_was_skipped_at_the_end(tmp_path: Path) -> Non
     for options in ({}, {"sort_by_user": True}):
         (only,) = open_source([str(empty)], Columns(key="k", user="u"), **options)
         assert (only.rows, only.skipped) == (0, 1)
-
-
-@pytest.mark.parametrize("asked", ["table=t", "query=SELECT k FROM t"])
-def test_a_database_is_read_in_batches_of_the_size_asked(asked: str, tmp_path: Path) -> None:
-    path = tmp_path / "t.db"
-    with closing(sqlite3.connect(path)) as base, base:
-        base.execute("CREATE TABLE t (k INTEGER)")
-        base.executemany("INSERT INTO t VALUES (?)", [(number,) for number in range(1000)])
-    batches = open_source([f"sqlite:///{path}?{asked}"], Columns(key="k", key_type="int"), batch_rows=256)
-    assert [batch.rows for batch in batches] == [256, 256, 256, 232]
 
 
 @pytest.mark.parametrize("suffix", FILES)
@@ -150,16 +138,6 @@ def test_spilled_records_are_private_and_removed(tmp_path: Path) -> None:
     assert rows == 1_500_000
     assert spilled > 0
     assert list(spill.iterdir()) == []
-
-
-def test_sorting_skips_keys_that_are_missing_before_their_type_is_known(tmp_path: Path) -> None:
-    path = tmp_path / "t.arrow"
-    write(pa.table({"k": pa.nulls(3), "u": [1, 2, 3]}), path)
-    more = write(pa.table({"k": [7, None], "u": [2, 1]}), tmp_path / "u.arrow")
-    batches: list[Batch] = list(open_source([str(path), str(more)], Columns(key="k", user="u"), sort_by_user=True))
-    assert [(batch.rows, batch.skipped) for batch in batches] == [(2, 3)]
-    (only,) = open_source([str(path)], Columns(key="k", user="u"), sort_by_user=True)
-    assert (only.rows, only.skipped) == (0, 3)
 
 
 KILLED = """
