@@ -1,4 +1,4 @@
-"""Read files one by one, each in a process that has read no other: run by ``test_kind_vectors``.
+"""Read files one by one, each in a process that has read no other: run by ``test_kind_rows``.
 
 A class is known to the codec once its module is imported, so that another file may have imported what this one needs.
 """
@@ -9,12 +9,19 @@ import os
 import sys
 from pathlib import Path
 
-import numba  # noqa: F401  what is not dpsketch is imported once
-import numpy  # noqa: F401
-import pyarrow  # noqa: F401
-import scipy.special  # noqa: F401
-
 import dpsketch as dps
+
+for name in (
+    "dp_accounting.pld.pld_pmf",
+    "numba",
+    "numpy",
+    "pandas",
+    "pyarrow.dataset",
+    "scipy.special",
+    "scipy.stats",
+    "xxhash",
+):
+    __import__(name)  # what is not dpsketch is imported once
 
 
 def read(path: Path) -> None:

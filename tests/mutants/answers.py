@@ -7,7 +7,7 @@ from tests.mutants.gate import Mutant
 _COUNTED = "tests/contract/test_counted.py"
 _EXACT = "tests/privacy/test_local_privacy.py"
 _CLIENT = "tests/unit/test_local_client.py"
-_COLLECTING = "tests/unit/test_local_protocols.py tests/unit/test_local_exchange.py"
+_COLLECTING = "tests/unit/test_local_protocols.py"
 
 LOCAL = [
     Mutant(
@@ -63,7 +63,7 @@ LOCAL = [
         "OneBit.flips",
         "return (words >= np.uint64(self.threshold)).astype(np.uint8)",
         "return (words > np.uint64(2**64 - self.threshold)).astype(np.uint8)",
-        "tests/unit/test_local_flips.py",
+        "tests/unit/test_local_protocols.py -k point_the_right_way",
         "bits are flipped as often as they should be kept",
     ),
     Mutant(

@@ -76,7 +76,7 @@ KERNELS = [
         "sources.source:_sorted",
         'for name in ("user_", "key_")',
         'for name in ("key_", "user_")',
-        "tests/unit/test_source_order.py -k exact_user_then_key",
+        "tests/unit/test_source_batches.py -k exact_user_then_key",
         "a source is not ordered by user",
     ),
 ]
@@ -87,7 +87,7 @@ READ = [
         "_digest",
         "digest.update(data[place + 64 :])",
         "digest.update(data[place + 64 : -1])",
-        "tests/unit/test_file_reading.py -k changed_byte",
+        "tests/unit/test_file_writing.py -k changed_byte",
         "a part of a file is not in its digest",
     ),
     Mutant(
@@ -95,7 +95,7 @@ READ = [
         "_checked_bytes",
         "_check(view)",
         "pass",
-        "tests/unit/test_file_reading.py -k changed_byte",
+        "tests/unit/test_file_writing.py -k changed_byte",
         "a damaged file is read as if it were whole",
     ),
 ]

@@ -200,7 +200,7 @@ STRANGERS = [
         "Collecting._sort_out",
         "if np.count_nonzero(fresh) > room:",
         "if False:",
-        "tests/unit/test_server_full.py -k come_together",
+        "tests/unit/test_server_parts.py -k come_together",
         "requests that come at once fill a collection beyond its limit",
     ),
     Mutant(

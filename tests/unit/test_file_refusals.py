@@ -13,7 +13,7 @@ import pytest
 import dpsketch as dps
 import memory
 from dpsketch.errors import FileRefused, SensitiveData
-from dpsketch.files import DAMAGED, NOT_OURS, Document, decode, encode
+from dpsketch.files import DAMAGED, NOT_OURS, Document, decode, encode, read
 from forgery import MARKER, VECTORS, dump, envelope_for, forge, listed, seal, stream
 
 COUNTS = (VECTORS / "counts-v1.dps").read_bytes()
@@ -38,12 +38,9 @@ def small(*values: int) -> pa.Array:
     "data",
     [
         b"",
-        b"\xff",
         b"key,count\na,1\n",
         b"PAR1" + bytes(100),
         b'{"dpsketch": 1, "sha256":"' + b"0" * 64 + b'"}',
-        bytes(1000),
-        b"\xff" * 1000,
         stream(pa.schema([("a", pa.int64())]), pa.record_batch({"a": [1]})),
     ],
 )
@@ -51,132 +48,26 @@ def test_what_is_not_ours_is_refused(data: bytes) -> None:
     assert refusal(data).startswith("this is not a dpsketch file. Give a release (*.dps) or a sketch (*.sketch)")
 
 
-def test_every_cut_is_refused() -> None:
-    sentences = {refusal(COUNTS[:length]) for length in range(len(COUNTS))}
-    assert len(sentences) == 2
+def test_every_cut_and_every_changed_byte_is_refused() -> None:
     end = 8 + int.from_bytes(COUNTS[4:8], "little")
-    assert {refusal(COUNTS[:length]) for length in range(end, len(COUNTS))} == {DAMAGED}
-
-
-def test_every_changed_byte_is_refused() -> None:
     for place in range(len(COUNTS)):
-        for flip in (1, 128):
-            changed = bytearray(COUNTS)
-            changed[place] ^= flip
-            assert refusal(bytes(changed)) in (DAMAGED, NOT_OURS)
+        assert refusal(COUNTS[:place]) in ((DAMAGED,) if place >= end else (DAMAGED, NOT_OURS))
+        changed = bytearray(COUNTS)
+        changed[place] ^= 1 if place % 2 else 128
+        assert refusal(bytes(changed)) in (DAMAGED, NOT_OURS)
     assert refusal(COUNTS + b"\0") == DAMAGED
 
 
-def test_a_newer_format_is_refused_whatever_else_it_holds() -> None:
-    newer = {"format_version": 2, "arrays": "in another way", "compression": "zstd"}
-    sentence = refusal(forge({"a": pa.array([{"x": None}])}, newer))
-    assert sentence == (
-        "the file was written by a newer dpsketch (format 2; this one reads up to 1). Upgrade dpsketch to read it."
-    )
-
-
-def test_a_sensitive_file_is_refused_where_a_release_is_wanted() -> None:
-    with pytest.raises(SensitiveData, match=r"release\(\) it to publish, or read it with dps\.load_sensitive"):
-        decode(SENSITIVE, allow_sensitive=False)
-    assert decode(SENSITIVE, allow_sensitive=True).sensitive
+def test_a_sensitive_file_is_refused_where_a_release_is_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "part.sketch"
+    path.write_bytes(SENSITIVE)
+    with pytest.raises(SensitiveData, match=r"part\.sketch.*release\(\) it to publish, or read it with dps\.load_sens"):
+        read(path, allow_sensitive=False)
+    assert read(path, allow_sensitive=True).sensitive
     assert not decode(COUNTS, allow_sensitive=True).sensitive
-
-
-@pytest.mark.parametrize(
-    ("shape", "reason"),
-    [
-        ([1 << 39], "forged length: its header describes an array longer than the file"),
-        ([10**6], "forged length: its header describes an array longer than the file"),
-        ([4], "forged length: its header and its columns differ"),
-        ([2], "forged length: its header and its columns differ"),
-        ([0], "forged length: its header and its columns differ"),
-        ([1 << 62], "of an array, it is too large"),
-        ([0, 1 << 41], "of an array, it is too large"),
-        ([1] * 9, "of an array, it has more than 8 dimensions"),
-        ([-3], "its shape is not a list of sizes"),
-        ([3.0], "its shape is not a list of sizes"),
-        ([True], "its shape is not a list of sizes"),
-        (3, "its shape is not a list of sizes"),
-        (None, "its shape is not a list of sizes"),
-    ],
-)
-def test_a_forged_shape_is_refused(shape: Any, reason: str) -> None:
-    assert reason in refusal(forge({"a": small(1, 2, 3)}, envelope_for(a=(shape, "int64"))))
-
-
-def test_a_forged_length_inside_arrow_is_refused() -> None:
-    """Every word of the record batch's metadata is set to lengths no such file has: refused, or without effect."""
-    data = encode(document(a=np.arange(100, 103), b=["xy", "z"]))
-    start = 8 + int.from_bytes(data[4:8], "little")
-    end = start + 8 + int.from_bytes(data[start + 4 : start + 8], "little")
-    reasons = set()
-    for place in range(start + 8, end, 8):
-        for length in (4, 5, 1000, 2**31, 2**62, -1, -(2**63)):
-            changed = seal(data[:place] + length.to_bytes(8, "little", signed=True) + data[place + 8 :])
-            try:
-                found = decode(changed, allow_sensitive=False).arrays
-            except FileRefused as refused:
-                reasons.add(str(refused))
-            else:
-                assert found["a"].tolist() == [100, 101, 102]
-                assert found["b"] == ["xy", "z"]
-    assert len(reasons) > 5
-    assert all("forged" in reason for reason in reasons)
-
-
-@pytest.mark.parametrize(
-    ("column", "dtype"),
-    [
-        (small(1, 2, 3), "float64"),
-        (small(1, 2, 3), "bool"),
-        (small(1, 2, 3), "text"),
-        (small(1, 2, 3), "int128"),
-        (small(1, 2, 3), None),
-        (small(1, 2, 3), ["int64"]),
-        (listed(pa.array([1.0, 2.0, 3.0])), "int64"),
-        (listed(pa.array([1.0, 2.0, 3.0])), "float32"),
-        (listed(pa.array(["a", "b", "c"], pa.large_string())), "bytes"),
-        (listed(pa.array([b"a", b"b", b"c"], pa.large_binary())), "text"),
-    ],
-)
-def test_a_forged_type_is_refused(column: pa.Array, dtype: Any) -> None:
-    assert "differ in type" in refusal(forge({"a": column}, envelope_for(a=([3], dtype))))
-
-
-@pytest.mark.parametrize(
-    ("column", "reason"),
-    [
-        (pa.array([1]), "not one list of plain values"),
-        (pa.array([[1, 2, 3]]), "not one list of plain values"),
-        (listed(listed(pa.array([1, 2, 3]))), "not one list of plain values"),
-        (listed(pa.StructArray.from_arrays([pa.array([1, 2, 3])], ["x"])), "not one list of plain values"),
-        (listed(pa.array(["a", "b", "c"])), "a type that dpsketch does not use"),
-        (listed(pa.array(["a", "b", "c"], pa.string_view())), "a type that dpsketch does not use"),
-        (listed(pa.array([1, 2, 3], pa.timestamp("s"))), "a type that dpsketch does not use"),
-        (listed(pa.array([1, 2, 3], pa.float16())), "a type that dpsketch does not use"),
-        (listed(pa.array([None] * 3, pa.null())), "a type that dpsketch does not use"),
-        (listed(pa.array(["a", "b", "a"]).dictionary_encode()), "dictionary"),
-        (listed(pa.array([1, None, 3], pa.uint8())), "missing values"),
-        (pa.array([None], pa.large_list(pa.uint8())), "missing values"),
-        (pa.array([[1, 2, 3], [1, 2, 3]], pa.large_list(pa.uint8())), "not one row"),
-        (pa.array([], pa.large_list(pa.uint8())), "not one row"),
-        (listed(pa.array([1, -2, 3], pa.int8())), None),
-    ],
-)
-def test_a_column_of_another_form_is_refused(column: pa.Array, reason: str | None) -> None:
-    data = forge({"a": column}, envelope_for(a=([3], "int64")))
-    if reason is None:
-        assert decode(data, allow_sensitive=False).arrays["a"].tolist() == [1, -2, 3]
-    else:
-        assert reason in refusal(data)
-
-
-def test_an_integer_that_does_not_fit_its_type_is_refused() -> None:
-    for values, dtype in (([-1], "uint64"), ([2**31], "int32"), ([256], "uint8")):
-        data = forge({"a": listed(pa.array(values, pa.int64()))}, envelope_for(a=([1], dtype)))
-        assert "does not fit its type" in refusal(data)
-    wide = forge({"a": listed(pa.array([2**63], pa.uint64()))}, envelope_for(a=([1], "int64")))
-    assert "does not fit its type" in refusal(wide)
+    path.write_bytes(SENSITIVE[:-1])
+    with pytest.raises(FileRefused, match=r"part\.sketch: the file is damaged"):
+        read(path, allow_sensitive=True)
 
 
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
@@ -193,9 +84,6 @@ def test_compressed_buffers_are_refused_before_they_unfold(codec: str) -> None:
 def test_forged_text_is_refused() -> None:
     raw = pa.Array.from_buffers(pa.large_string(), 1, [None, pa.py_buffer(np.array([0, 2])), pa.py_buffer(b"\xff\xfe")])
     assert "not UTF-8" in refusal(forge({"a": listed(raw)}, envelope_for(a=([1], "text"))))
-    assert "not one dimension" in refusal(
-        forge({"a": listed(pa.array(["x", "y"], pa.large_string()))}, envelope_for(a=([2, 1], "text")))
-    )
     data = encode(document(a=["ab", "cd"]))
     place = data.index(np.array([0, 2, 4]).tobytes())
     for offsets in ([0, 5, 4], [1, 2, 4], [-1, 2, 4], [0, 2, 9], [0, 2, 2**62], [0, -1, 4]):
@@ -222,38 +110,36 @@ def test_more_or_fewer_messages_are_refused() -> None:
     assert "something follows" in refusal(seal(COUNTS + b"\0"))
     assert "something follows" in refusal(seal(COUNTS[:-8]))
     assert "version 5" in refusal(seal(stream(schema, batch, metadata_version=pa.ipc.MetadataVersion.V4)))
+    twice = pa.schema([*schema, *schema], metadata=schema.metadata)
+    both = pa.record_batch([small(1), small(1)], schema=twice)
+    assert "two columns have one name" in refusal(seal(stream(twice, both)))
+    metadata = pa.KeyValueMetadata([*schema.metadata.items(), ("dpsketch", b"{}")])
+    schema = pa.schema(list(schema), metadata=metadata)
+    assert "names a key twice" in refusal(seal(stream(schema, pa.record_batch([small(1)], schema=schema))))
+    names = [f"a{index:03}" for index in range(257)]
+    data = forge({name: small(1) for name in names}, envelope_for(**{name: ([1], "int64") for name in names}))
+    assert "more than 256 columns" in refusal(data)
 
 
 def test_a_header_of_another_form_is_refused() -> None:
     good = envelope_for(a=([1], "int64"))
     text = dump(good)
+    newer = "the file was written by a newer dpsketch (format 2; this one reads up to 1). Upgrade dpsketch to read it."
     cases: list[tuple[dict[str, Any] | bytes, str]] = [
-        ({key: value for key, value in good.items() if key != "format_version"}, "names no format version"),
-        ({**good, "format_version": True}, "names no format version"),
-        ({**good, "format_version": 0}, "names no format version"),
-        ({**good, "format_version": "1"}, "names no format version"),
+        ({"format_version": 2, "arrays": "in another way", "compression": "zstd"}, newer),
         ({**good, "sensitive": 0}, "whether it is sensitive"),
-        ({key: value for key, value in good.items() if key != "sensitive"}, "whether it is sensitive"),
         ({**good, "kind": "Not a kind"}, "names no kind"),
-        ({**good, "kind": None}, "names no kind"),
         ({**good, "header": []}, "parts of a header"),
-        ({**good, "arrays": []}, "parts of a header"),
-        ({**good, "more": 1}, "parts of a header"),
-        ({**good, "arrays": {}}, "its header and its columns differ"),
         ({**good, "arrays": {"b": good["arrays"]["a"]}}, "its header and its columns differ"),
-        ({**good, "arrays": {"a": [[1], "int64"]}}, "otherwise than by shape and type"),
         ({**good, "arrays": {"a": {**good["arrays"]["a"], "more": 1}}}, "otherwise than by shape and type"),
         (text.replace(b'"header":{}', b'"header":{"x":NaN}'), "not JSON"),
-        (text.replace(b'"header":{}', b'"header":{"x":1e999}'), "not finite"),
         (text.replace(b'"header":{}', b'"header":{"x":%s}' % (b"9" * 5000)), "not JSON"),
         (text.replace(b'"header":{}', b'"header":{"x":18446744073709551616}'), "more than 64 bits"),
         (text.replace(b'"header":{}', b'"header":{"x":1,"x":2}'), "not JSON"),
         (text.replace(b'"header":{}', b'"header":{"x":"\xc3\xa9"}'), "not JSON"),
         (text.replace(b'"header":{}', b'"header":{"x":"\\ud800"}'), "not Unicode"),
         (text.replace(b'"header":{}', b'"header":{"x":' + b"[" * 33 + b"]" * 33 + b"}"), "more than 32 levels"),
-        (text.replace(b'"header":{}', b'"header":{"x":' + b"[" * 500_000), "not JSON"),
         (b"[" + text + b"]", "not a JSON object"),
-        (text + b"}", "not JSON"),
     ]
     for envelope, reason in cases:
         assert reason in refusal(forge({"a": small(1)}, envelope)), reason
@@ -274,28 +160,7 @@ def test_a_second_marker_or_a_bad_digest_is_damage() -> None:
     assert refusal(upper) == DAMAGED
 
 
-def test_columns_with_one_name_are_refused() -> None:
-    schema = pa.schema(
-        [("a", pa.large_list(pa.uint8()))] * 2, metadata={"dpsketch": dump(envelope_for(a=([1], "int8")))}
-    )
-    batch = pa.record_batch([small(1), small(1)], schema=schema)
-    assert "two columns have one name" in refusal(seal(stream(schema, batch)))
-
-
-def test_too_many_columns_are_refused() -> None:
-    names = [f"a{index:03}" for index in range(257)]
-    data = forge({name: small(1) for name in names}, envelope_for(**{name: ([1], "int64") for name in names}))
-    assert "more than 256 columns" in refusal(data)
-
-
-def test_metadata_with_one_key_twice_is_refused() -> None:
-    text = dump(envelope_for(a=([1], "int64")))
-    metadata = pa.KeyValueMetadata([("dpsketch", text), ("dpsketch", b"{}")])
-    schema = pa.schema([("a", pa.large_list(pa.uint8()))], metadata=metadata)
-    assert "names a key twice" in refusal(seal(stream(schema, pa.record_batch([small(1)], schema=schema))))
-
-
-@pytest.mark.parametrize("largest", [2**63 - 1, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("largest", [2**63 - 1, 2**63])
 def test_integers_that_no_counter_can_be_are_refused_and_not_read_as_negative(tmp_path: Path, largest: int) -> None:
     sketch = dps.CountSketch(rows=3, width=8, unit=dps.per_record(), key_type="int")
     sketch.release(epsilon=1.0, delta=1e-6).save(tmp_path / "a.dps")
@@ -315,3 +180,41 @@ def test_integers_that_no_counter_can_be_are_refused_and_not_read_as_negative(tm
     else:
         with pytest.raises(FileRefused, match="64 bits"):
             dps.load_sensitive(again)
+
+
+@pytest.mark.parametrize(
+    ("column", "shape", "dtype", "reason"),
+    [
+        (small(1, 2, 3), [1 << 39], "int64", "forged length: its header describes an array longer than the file"),
+        (small(1, 2, 3), [4], "int64", "forged length: its header and its columns differ"),
+        (small(1, 2, 3), [0, 1 << 41], "int64", "of an array, it is too large"),
+        (small(1, 2, 3), [1] * 9, "int64", "of an array, it has more than 8 dimensions"),
+        (small(1, 2, 3), [-3], "int64", "its shape is not a list of sizes"),
+        (small(1, 2, 3), 3, "int64", "its shape is not a list of sizes"),
+        (small(1, 2, 3), [3], "float64", "differ in type"),
+        (small(1, 2, 3), [3], "int128", "differ in type"),
+        (small(1, 2, 3), [3], ["int64"], "differ in type"),
+        (listed(pa.array([1.0, 2.0, 3.0])), [3], "int64", "differ in type"),
+        (listed(pa.array([b"a", b"b", b"c"], pa.large_binary())), [3], "text", "differ in type"),
+        (listed(pa.array([-1], pa.int64())), [1], "uint64", "does not fit its type"),
+        (listed(pa.array([2**31], pa.int64())), [1], "int32", "does not fit its type"),
+        (listed(pa.array([2**63], pa.uint64())), [1], "int64", "does not fit its type"),
+        (pa.array([1]), [3], "int64", "not one list of plain values"),
+        (
+            listed(pa.StructArray.from_arrays([pa.array([1, 2, 3])], ["x"])),
+            [3],
+            "int64",
+            "not one list of plain values",
+        ),
+        (listed(pa.array(["a", "b", "c"])), [3], "int64", "a type that dpsketch does not use"),
+        (listed(pa.array(["a", "b", "a"]).dictionary_encode()), [3], "int64", "dictionary"),
+        (listed(pa.array([1, None, 3], pa.uint8())), [3], "int64", "missing values"),
+        (pa.array([None], pa.large_list(pa.uint8())), [3], "int64", "missing values"),
+        (pa.array([[1, 2, 3], [1, 2, 3]], pa.large_list(pa.uint8())), [3], "int64", "not one row"),
+        (listed(pa.array(["x", "y"], pa.large_string())), [2, 1], "text", "not one dimension"),
+    ],
+)
+def test_a_column_that_is_not_as_it_is_described_is_refused(
+    column: pa.Array, shape: Any, dtype: Any, reason: str
+) -> None:
+    assert reason in refusal(forge({"a": column}, envelope_for(a=(shape, dtype))))

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import pickle
 import sqlite3
-import subprocess
-import sys
-import threading
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -18,21 +13,17 @@ import pytest
 
 from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
-from dpsketch.ledger import Charge, Ledger, Total, chain
-from dpsketch.ledger.connection import Connection
+from dpsketch.ledger import Ledger, Total
 from dpsketch.privacy import (
     ApproximateCost,
-    Cost,
     GaussianCost,
     MomentCost,
     PureCost,
     Unit,
     ZcdpCost,
-    cost_from_json,
     per_record,
     per_user,
 )
-from tests.effort import instructions
 
 RECORD = per_record()
 
@@ -44,37 +35,14 @@ def test_charges_add_up_to_the_total_and_not_beyond(ledger: Ledger) -> None:
     assert charges[0].total == Total(1.0, 0)
     spent = ledger.spent("web")
     assert (spent.epsilon, spent.delta, spent.releases, spent.share) == (1.0, 0.0, 10, 1.0)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded) as caught:
         ledger.charge("web", [PureCost(1e-6)], unit=RECORD)
+    assert str(caught.value).startswith(
+        "dataset 'web' has spent ε=1.000000 of 1.000000 at δ=0; this release would reach 1.000001. "
+        "Nothing was charged or released."
+    )
     assert ledger.spent("web") == spent
     assert [entry.note for entry in ledger.history("web")] == [f"day {day}" for day in range(10)]
-
-
-def test_one_release_may_spend_the_whole_total(ledger: Ledger) -> None:
-    for number, epsilon in enumerate((0.1, 1.0, 3.7)):
-        ledger.create(f"set {number}", epsilon=epsilon, delta=1e-6, unit=RECORD)
-        ledger.charge(f"set {number}", [GaussianCost(accounting.gaussian_mu(epsilon, 1e-6))], unit=RECORD)
-        with pytest.raises(BudgetExceeded):
-            ledger.charge(f"set {number}", [GaussianCost(1e-3)], unit=RECORD)
-
-
-def test_a_refusal_says_what_is_spent_and_what_it_would_reach(ledger: Ledger) -> None:
-    ledger.create("web", epsilon=2.0, delta=1e-6, unit=RECORD)
-    for _ in range(3):
-        ledger.charge("web", [GaussianCost(0.22)], unit=RECORD)
-    with pytest.raises(BudgetExceeded) as caught:
-        ledger.charge("web", [GaussianCost(0.24)], unit=RECORD)
-    assert str(caught.value) == (
-        "dataset 'web' has spent ε=1.67 of 2.00 at δ=1e-6; this release would reach 2.01. "
-        "Nothing was charged or released. A release of its kind fits with ε up to 0.99 at that δ."
-    )
-
-
-def test_a_refusal_by_a_hair_shows_the_hair(ledger: Ledger) -> None:
-    ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
-    ledger.charge("web", [PureCost(0.9)], unit=RECORD)
-    with pytest.raises(BudgetExceeded, match=r"ε=0\.90000 of 1\.00000 at δ=0; this release would reach 1\.00001\."):
-        ledger.charge("web", [PureCost(0.10001)], unit=RECORD)
 
 
 def test_refusals_that_no_smaller_budget_would_help(ledger: Ledger) -> None:
@@ -88,6 +56,19 @@ def test_refusals_that_no_smaller_budget_would_help(ledger: Ledger) -> None:
     with pytest.raises(BudgetExceeded, match="would reach ∞"):
         ledger.charge("tight", [ApproximateCost(0.1, 1e-6)], unit=RECORD)
     assert [ledger.spent(name).releases for name in ledger.datasets()] == [0, 0, 0]
+    ledger.charge("tight", [ApproximateCost(0.1, 1e-9)], unit=RECORD)
+    with pytest.raises(BudgetExceeded, match="not so much δ left"):
+        ledger.charge("tight", [ApproximateCost(0.1, 1e-9)], unit=RECORD)
+
+
+def test_what_a_refusal_says_to_fit_does(ledger: Ledger) -> None:
+    ledger.create("web", epsilon=2, delta=0, unit=RECORD)
+    ledger.charge("web", [PureCost(1.3)], unit=RECORD)
+    with pytest.raises(BudgetExceeded) as caught:
+        ledger.charge("web", [PureCost(1.9)], unit=RECORD)
+    said = float(str(caught.value).partition("ε up to ")[2].partition(" at")[0])
+    assert not ledger.preview("web", [PureCost(said * 1.1)], unit=RECORD).allowed
+    ledger.charge("web", [PureCost(said)], unit=RECORD)
 
 
 def test_a_total_in_rho_is_compared_in_rho(ledger: Ledger) -> None:
@@ -95,39 +76,38 @@ def test_a_total_in_rho_is_compared_in_rho(ledger: Ledger) -> None:
     for _ in range(5):
         ledger.charge("web", [GaussianCost(accounting.zcdp_mu(0.1))], unit=RECORD)
     spent = ledger.spent("web")
-    assert spent.rho == pytest.approx(0.5)
-    assert spent.share == pytest.approx(1.0)
+    assert (spent.rho, spent.share) == (pytest.approx(0.5), pytest.approx(1.0))
     assert spent.words == "ρ=0.50 of 0.50 spent in 5 releases"
     with pytest.raises(BudgetExceeded, match=r"has spent ρ=0\.\d+ of 0\.\d+; this release would reach 0\.\d+\."):
         ledger.charge("web", [PureCost(0.1)], unit=RECORD)
 
 
 def test_every_kind_of_cost_survives_the_ledger(ledger: Ledger) -> None:
-    costs: list[Cost] = [
-        PureCost(0.1),
-        GaussianCost(0.2),
+    """NumPy's numbers are stored as Python's; names and notes may be any text; bounds on users may differ."""
+    costs = [
+        PureCost(np.float32(0.5)),
+        GaussianCost(np.int64(1)),
         ZcdpCost(0.01),
         ApproximateCost(0.1, 1e-9),
-        MomentCost(0.5, 20, 1.01),
+        MomentCost(np.float64(0.5), np.int32(20), 2),
     ]
-    ledger.create("web", epsilon=10.0, delta=1e-6, unit=RECORD)
-    ledger.charge("web", costs, unit=RECORD)
-    [entry] = ledger.history("web")
+    name, note = "données d'été; DROP TABLE dpsketch_entry --", "naïve 'quotes' \"and\" 文字"
+    unit = per_user(50, max_weight=3)
+    ledger.create(name, epsilon=50.0, delta=1e-6, unit=per_user(5))
+    ledger.charge(name, costs, unit=unit, note=note)
+    [entry] = ledger.history(name)
     assert entry.costs == tuple(costs)
-    assert entry.cost_words.startswith("pure ε=0.1, Gaussian μ=0.2, ρ=0.01, ε=0.1, δ=1e-9, moment p=0.5")
-    assert ledger.spent("web").epsilon == accounting.compose(costs, delta=1e-6)
+    assert (entry.note, entry.unit, ledger.spent(name).unit) == (note, unit, per_user(5))
+    assert ledger.spent(name).epsilon == accounting.compose(costs, delta=1e-6)
     json.dumps(entry.to_json())
+    assert ledger.verify() == []
 
 
 def test_a_dataset_that_nobody_created_is_recorded_without_a_total(ledger: Ledger) -> None:
-    charge = ledger.charge("new", [PureCost(7.0)], unit=RECORD)
-    assert charge.total is None
+    assert ledger.charge("new", [PureCost(7.0)], unit=RECORD).total is None
     spent = ledger.spent("new")
     assert (spent.total, spent.share, spent.epsilon, spent.delta) == (None, None, 7.0, 0.0)
     assert spent.words == "ε=7.00 at δ=0 spent in 1 release; no total was set"
-    assert spent.total_words == "without a total"
-    ledger.charge("new", [GaussianCost(0.1)], unit=RECORD)
-    assert ledger.spent("new").delta == 1e-6
     ledger.charge("new", [ApproximateCost(0.1, 1e-5)], unit=RECORD)
     assert ledger.spent("new").delta == 2e-5
     assert math.isfinite(ledger.spent("new").epsilon)
@@ -148,27 +128,18 @@ def test_a_total_can_be_set_late_but_only_once_and_only_if_it_holds(ledger: Ledg
     assert ledger.verify() == []
 
 
-@pytest.mark.parametrize("unit", [per_user(5), per_record(neighbours="replace"), per_user(1)])
+@pytest.mark.parametrize("unit", [per_user(5), per_record(neighbours="replace")])
 def test_units_that_cannot_be_added_up_are_refused(ledger: Ledger, unit: Unit) -> None:
     ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
-    with pytest.raises(ReleaseRefused, match="cannot be added up"):
-        ledger.charge("web", [PureCost(0.1)], unit=unit)
-    with pytest.raises(ReleaseRefused, match="cannot be added up"):
-        ledger.preview("web", [PureCost(0.1)], unit=unit)
+    for use in (ledger.charge, ledger.preview):
+        with pytest.raises(ReleaseRefused, match="cannot be added up"):
+            use("web", [PureCost(0.1)], unit=unit)
     assert ledger.spent("web").releases == 0
-
-
-def test_bounds_on_contributions_may_differ(ledger: Ledger) -> None:
-    ledger.create("web", epsilon=1.0, delta=0, unit=per_user(5))
-    ledger.charge("web", [PureCost(0.1)], unit=per_user(50, max_weight=3))
-    assert ledger.history("web")[0].unit == per_user(50, max_weight=3)
-    assert ledger.spent("web").unit == per_user(5)
 
 
 def test_a_preview_tells_and_touches_nothing(ledger: Ledger, path: Path) -> None:
     unknown = ledger.preview("web", [PureCost(0.5)], unit=RECORD)
     assert unknown.allowed
-    assert unknown.before.total is None
     assert (unknown.before.epsilon, unknown.after.epsilon, unknown.after.releases) == (0.0, 0.5, 1)
     assert ledger.datasets() == []
     ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
@@ -176,7 +147,6 @@ def test_a_preview_tells_and_touches_nothing(ledger: Ledger, path: Path) -> None
     before = path.read_bytes(), ledger.spent("web"), ledger.history("web")
     fine = ledger.preview("web", [PureCost(0.25)], unit=RECORD)
     assert fine.allowed
-    assert "ε=0.75 of 1.00 at δ=0 spent in 1 release; with this release, ε=1.00 of 1.00" in fine.words
     refused = ledger.preview("web", [PureCost(0.5)], unit=RECORD)
     assert not refused.allowed
     assert "would reach 1.25" in refused.words
@@ -184,127 +154,34 @@ def test_a_preview_tells_and_touches_nothing(ledger: Ledger, path: Path) -> None
     assert (path.read_bytes(), ledger.spent("web"), ledger.history("web")) == before
 
 
-def test_an_empty_ledger_has_nothing_and_says_so(ledger: Ledger) -> None:
-    assert ledger.datasets() == []
-    assert ledger.verify() == []
-    with pytest.raises(LedgerError, match="has no dataset 'web'"):
-        ledger.spent("web")
-    with pytest.raises(LedgerError, match="has no dataset 'web'"):
-        ledger.history("web")
-    ledger.charge("b", [PureCost(1.0)], unit=RECORD)
-    ledger.charge("a", [PureCost(1.0)], unit=RECORD)
-    assert ledger.datasets() == ["a", "b"]
-    with pytest.raises(LedgerError, match="'a', 'b'"):
-        ledger.spent("c")
-
-
-def test_a_ledger_that_can_be_kept_nowhere_says_where_it_would_be_and_what_to_do(tmp_path: Path) -> None:
-    """As in a home folder that is not the user's own: the folder of the file cannot be made."""
-    (tmp_path / "home").write_text("not a folder")
-    ledger = Ledger(tmp_path / "home" / "dpsketch" / "ledger.db")
-    with pytest.raises(LedgerError, match=r"home/dpsketch/ledger.db cannot be kept there.*DPSKETCH_LEDGER=sqlite:///"):
-        ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
-
-
-def test_datasets_do_not_share_a_budget(ledger: Ledger) -> None:
-    ledger.create("a", epsilon=1.0, delta=0, unit=RECORD)
-    ledger.create("b", epsilon=1.0, delta=0, unit=per_user(2))
-    ledger.charge("a", [PureCost(1.0)], unit=RECORD)
-    assert ledger.charge("b", [PureCost(1.0)], unit=per_user(2)).id == 1
-
-
-@pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", "a\0b", 7])
-def test_names_that_are_refused(ledger: Ledger, name: str) -> None:
-    with pytest.raises(InvalidInput, match="dataset's name"):
-        ledger.charge(name, [PureCost(1.0)], unit=RECORD)
-    with pytest.raises(InvalidInput, match="dataset's name"):
-        ledger.create(name, epsilon=1.0, delta=0, unit=RECORD)
-
-
 def test_charges_that_are_refused(ledger: Ledger) -> None:
     with pytest.raises(InvalidInput, match="at least one cost"):
         ledger.charge("web", [], unit=RECORD)
-    for cost in (PureCost(math.inf), GaussianCost(math.inf), ZcdpCost(math.inf)):
-        with pytest.raises(InvalidInput, match="finite"):
-            ledger.charge("web", [cost], unit=RECORD)
+    with pytest.raises(InvalidInput, match="finite"):
+        ledger.charge("web", [PureCost(math.inf)], unit=RECORD)
     with pytest.raises(InvalidInput, match="out of range"):
         ledger.charge("web", [PureCost(-1.0)], unit=RECORD)
     with pytest.raises(InvalidInput, match="note"):
         ledger.charge("web", [PureCost(1.0)], unit=RECORD, note="x\ny")
     with pytest.raises(InvalidInput, match="needs a budget"):
         ledger.create("web", unit=RECORD)
+    for name in ("", "x" * 201, "a\nb", 7):
+        with pytest.raises(InvalidInput, match="dataset's name"):
+            ledger.charge(name, [PureCost(1.0)], unit=RECORD)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput, match="dataset's name"):
+            ledger.create(name, epsilon=1.0, delta=0, unit=RECORD)  # type: ignore[arg-type]
     assert ledger.datasets() == []
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: PureCost(10**400),
-        lambda: PureCost(1e308),
-        lambda: PureCost(math.nan),
-        lambda: PureCost(True),
-        lambda: PureCost("1"),
-        lambda: GaussianCost(10**400),
-        lambda: GaussianCost(1e300),
-        lambda: ZcdpCost(1e300),
-        lambda: ApproximateCost(1e300, 1e-6),
-        lambda: ApproximateCost(1.0, 1.5),
-        lambda: MomentCost(0.5, 10**400, 2.0),
-        lambda: MomentCost(0.5, 100, 1e308),
-        lambda: cost_from_json({"kind": "pure", "epsilon": 10**400}),
-        lambda: cost_from_json({"kind": "pure", "epsilon": None}),
-    ],
-)
-def test_no_cost_is_stored_that_cannot_be_added_up(ledger: Ledger, make: Callable[[], Cost]) -> None:
-    ledger.create("web", epsilon=2.0, delta=0, unit=RECORD)
-    ledger.charge("free", [PureCost(0.5)], unit=RECORD)
-    for dataset in ("web", "free"):
-        with pytest.raises(InvalidInput, match=r"out of range|finite|must be"):
-            ledger.charge(dataset, [make()], unit=RECORD)
-    assert ledger.spent("free").epsilon == 0.5
-    assert ledger.charge("web", [PureCost(1.0)], unit=RECORD).id == 1
-
-
-def test_costs_are_stored_as_numbers_of_python(ledger: Ledger) -> None:
-    costs = [PureCost(np.float32(0.5)), GaussianCost(np.int64(1)), MomentCost(np.float64(0.5), np.int32(100), 2)]
-    ledger.charge("web", costs, unit=RECORD)
-    stored = ledger.history("web")[0].costs
-    assert stored == (PureCost(0.5), GaussianCost(1.0), MomentCost(0.5, 100, 2.0))
-    assert ledger.verify() == []
-
-
-def test_names_and_notes_may_be_any_text(ledger: Ledger) -> None:
-    name = "données d'été; DROP TABLE dpsketch_entry --"
-    ledger.charge(name, [PureCost(1.0)], unit=RECORD, note="naïve 'quotes' \"and\" 文字")
-    assert ledger.history(name)[0].note == "naïve 'quotes' \"and\" 文字"
-    assert ledger.verify() == []
-
-
-@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", ":memory:", "mysql://host/db", "://", ""])
-def test_urls_that_are_refused(url: str) -> None:
-    with pytest.raises(InvalidInput):
-        Ledger(url)
-
-
-def test_a_ledger_is_one_file_however_it_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(path.parent)
-    relative = Ledger("sqlite:///budget.db")
-    monkeypatch.chdir("/")
-    relative.create("web", epsilon=1.0, delta=0, unit=RECORD)
-    assert Ledger(f"sqlite:///{path}").datasets() == Ledger(str(path)).datasets() == Ledger(path).datasets() == ["web"]
-    assert str(path) in repr(relative)
-
-
 def test_the_default_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the home folder is begun by a charge, for its owner's eyes; one that is named is begun by a total."""
     monkeypatch.delenv("DPSKETCH_LEDGER", raising=False)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
     Ledger.default().charge("web", [PureCost(1.0)], unit=RECORD)
-    folder = tmp_path / "data" / "dpsketch"
+    folder = tmp_path / ".local/share/dpsketch"
     assert (folder / "ledger.db").exists()
     assert folder.stat().st_mode & 0o077 == 0
-    monkeypatch.delenv("XDG_DATA_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert str(tmp_path / ".local/share/dpsketch/ledger.db") in repr(Ledger.default())
     monkeypatch.setenv("DPSKETCH_LEDGER", f"sqlite:///{tmp_path}/named.db")
     Ledger.default().create("web", epsilon=1.0, delta=0, unit=RECORD)
     assert (tmp_path / "named.db").exists()
@@ -321,112 +198,8 @@ def test_the_file_has_a_write_ahead_log_and_every_commit_is_synchronised(ledger:
 
 def test_a_file_that_is_no_ledger_is_refused_in_a_sentence(path: Path) -> None:
     path.write_bytes(b"this is not a database, and long enough to be looked at as one" * 20)
-    with pytest.raises(LedgerError, match="could not be used"):
-        Ledger(path).datasets()
-    with pytest.raises(LedgerError, match="could not be used"):
-        Ledger(path).charge("web", [PureCost(1.0)], unit=RECORD)
-
-
-def test_a_database_of_something_else_becomes_a_ledger_by_a_total_alone(path: Path) -> None:
-    connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE other (x)")
-    connection.close()
-    with pytest.raises(LedgerError, match="there is no ledger"):
-        Ledger(path).datasets()
-    Ledger(path).create("web", epsilon=1.0, delta=0, unit=RECORD)
-    assert Ledger(path).datasets() == ["web"]
-
-
-def test_a_password_is_never_shown() -> None:
-    ledger = Ledger("postgresql://me:secret@127.0.0.1:1/db")
-    assert "secret" not in repr(ledger)
-    with pytest.raises(LedgerError, match="could not be used") as caught:
-        ledger.charge("web", [PureCost(1.0)], unit=RECORD)
-    assert "secret" not in str(caught.value)
-    assert caught.value.__cause__ is None
-
-
-def test_a_ledger_can_be_pickled_and_used_after_a_fork(ledger: Ledger) -> None:
-    ledger.charge("web", [PureCost(1.0)], unit=RECORD)
-    copy = pickle.loads(pickle.dumps(ledger))
-    copy.charge("web", [PureCost(1.0)], unit=RECORD)
-    script = (
-        "import os, sys; from dpsketch.ledger import Ledger; from dpsketch.privacy import *\n"
-        "ledger = Ledger(sys.argv[1]); ledger.charge('web', [PureCost(1.0)], unit=per_record())\n"
-        "child = os.fork()\n"
-        "ledger.charge('web', [PureCost(1.0)], unit=per_record())\n"
-        "if child: sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
-    )
-    subprocess.run([sys.executable, "-c", script, str(ledger._store.file)], check=True, timeout=60)
-    assert ledger.spent("web").releases == 5
-    assert ledger.verify() == []
-
-
-def test_threads_share_a_ledger(ledger: Ledger) -> None:
-    ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
-    refused: list[int] = []
-
-    def spend() -> None:
-        for _ in range(5):
-            try:
-                ledger.charge("web", [PureCost(0.1)], unit=RECORD)
-            except BudgetExceeded:
-                refused.append(1)
-
-    threads = [threading.Thread(target=spend) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(refused) == 10
-    assert ledger.spent("web").releases == 10
-
-
-def test_a_crash_inside_a_charge_leaves_nothing(ledger: Ledger, path: Path) -> None:
-    """A process that dies between the row and the commit has charged nothing, and blocks nobody."""
-    ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
-    script = (
-        "import os, sys; from dpsketch.ledger import Ledger, book; from dpsketch.privacy import *\n"
-        "real = book.append\n"
-        "def dies(*args, **options):\n"
-        "    real(*args, **options); os.kill(os.getpid(), 9)\n"
-        "book.append = dies\n"
-        "Ledger(sys.argv[1]).charge('web', [PureCost(0.5)], unit=per_record())\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script, str(path)], timeout=60)
-    assert done.returncode == -9
-    assert ledger.spent("web").releases == 0
-    ledger.charge("web", [PureCost(1.0)], unit=RECORD)
-    assert ledger.verify() == []
-
-
-def test_a_charge_on_many_grows_with_their_number(ledger: Ledger, path: Path) -> None:
-    """Every row is checked, and equal costs are counted once: ten times the charges are at most ten times the work."""
-
-    def work(dataset: str, charges: int) -> int:
-        ledger.create(dataset, epsilon=50.0, delta=1e-6, unit=RECORD)
-
-        def fill(connection: Connection) -> None:
-            state = chain.read_state(connection, dataset)
-            assert state is not None
-            link = state.link
-            for _ in range(charges):
-                link = chain.append(connection, dataset, link, "charge", unit=RECORD, costs=[GaussianCost(0.01)])
-
-        ledger._store.write(dataset, fill)
-        ledger.charge(dataset, [GaussianCost(0.01)], unit=RECORD)
-        return instructions(lambda: ledger.charge(dataset, [GaussianCost(0.01)], unit=RECORD))
-
-    assert work("web", 3_000) < 10 * work("shop", 300)
-    spent = ledger.spent("web")
-    assert spent.releases == 3_002
-    assert spent.epsilon == pytest.approx(accounting.gaussian_epsilon(math.sqrt(0.3002), 1e-6))
-    assert ledger.verify() == []
-
-
-def test_a_charge_survives_json() -> None:
-    charge = Charge("web", 3, "ab", Total(1.0, 0))
-    assert Charge.from_json(charge.to_json()) == charge
-    assert charge.to_json() == {"dataset": "web", "id": 3, "digest": "ab"}
-    with pytest.raises(InvalidInput):
-        Charge.from_json({"dataset": "web"})
+    for place in (path, path.with_name("a" * 300), path / "below a file.db"):
+        with pytest.raises(
+            LedgerError, match=r"could not be used|cannot be kept there.*DPSKETCH_LEDGER=sqlite:///|there is no ledger"
+        ):
+            Ledger(place).charge("web", [PureCost(1.0)], unit=RECORD)

@@ -39,48 +39,35 @@ WEB = "WHERE dataset = 'web' AND id"
 
 
 @pytest.mark.parametrize(
-    ("column", "value"),
+    ("row", "column", "value"),
     [
-        ("costs", '\'[{"epsilon":0.01,"kind":"pure"}]\''),
-        ("note", "'something else'"),
-        ("time", "'2020-01-01T00:00:00.000000+00:00'"),
-        ("unit", "'{}'"),
-        ("total", "'7'"),
-        ("kind", "'total'"),
-        ("previous", "'0'"),
-        ("digest", "'0'"),
-        ("note", "x'00ff'"),
-        ("time", "9e999"),
-    ],
-)
-def test_an_altered_row_is_named(ledger: Ledger, path: Path, chained: list[Charge], column: str, value: str) -> None:
-    tamper(path, f"UPDATE dpsketch_entry SET {column} = {value} {WEB} = 3")
-    problems = ledger.verify()
-    assert ("web", 3) in [(problem.dataset, problem.id) for problem in problems]
-    assert {problem.dataset for problem in problems} == {"web"}
-    assert "dataset 'web', row 3: " in str(problems[0])
-    # Only the altered row is blamed, unless its digest was, which the next row was built on.
-    assert {problem.id for problem in problems} <= ({3, 4} if column == "digest" else {3})
-
-
-@pytest.mark.parametrize("row", [1, 3, 5])
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [
-        ("costs", '\'[{"epsilon":0.01,"kind":"pure"}]\''),
-        ("note", "'something else'"),
-        ("time", "'2020-01-01T00:00:00.000000+00:00'"),
-        ("kind", "'total'"),
-        ("previous", "'0'"),
-        ("digest", "'0'"),
-        ("id", "'three'"),
+        (1, "costs", '\'[{"epsilon":0.01,"kind":"pure"}]\''),
+        (3, "costs", '\'[{"epsilon":0.01,"kind":"pure"}]\''),
+        (5, "costs", '\'[{"epsilon":0.01,"kind":"pure"}]\''),
+        (0, "total", "replace(total, '5.0', '500.0')"),
+        (3, "note", "'something else'"),
+        (3, "time", "'2020-01-01T00:00:00.000000+00:00'"),
+        (3, "unit", "'{}'"),
+        (3, "kind", "'total'"),
+        (3, "previous", "'0'"),
+        (3, "digest", "'0'"),
+        (5, "digest", "'0'"),
+        (3, "note", "x'00ff'"),
+        (3, "time", "9e999"),
+        (3, "id", "'three'"),
     ],
 )
 def test_no_budget_is_read_off_an_altered_row(
-    ledger: Ledger, path: Path, chained: list[Charge], column: str, value: str, row: int
+    ledger: Ledger, path: Path, chained: list[Charge], row: int, column: str, value: str
 ) -> None:
-    """Whichever row it is: the first, one in the middle, the last."""
+    """Whichever row it is: the total, the first charge, one in the middle, the last."""
     tamper(path, f"UPDATE dpsketch_entry SET {column} = {value} {WEB} = {row}")
+    problems = ledger.verify()
+    assert {problem.dataset for problem in problems} == {"web"}
+    if column != "id":
+        assert f"dataset 'web', row {row}: " in str(problems[0])
+        # Only the altered row is blamed, unless its digest was, which the next row was built on.
+        assert {problem.id for problem in problems} <= ({row, row + 1} if column == "digest" else {row})
     for use in (ledger, Ledger(path)):
         with pytest.raises(LedgerError, match="cannot be trusted"):
             use.charge("web", [PureCost(0.1)], unit=RECORD)
@@ -91,100 +78,41 @@ def test_no_budget_is_read_off_an_altered_row(
     assert ledger.charge("other", [PureCost(0.1)], unit=RECORD).id == 2
 
 
-def test_a_middle_row_that_was_made_cheaper_buys_nothing(ledger: Ledger, path: Path) -> None:
-    ledger.create("tight", epsilon=1.0, delta=0, unit=RECORD)
-    for _ in range(3):
-        ledger.charge("tight", [PureCost(0.3)], unit=RECORD)
-    tamper(path, "UPDATE dpsketch_entry SET costs = replace(costs, '0.3', '0.0') WHERE dataset = 'tight' AND id = 2")
-    with pytest.raises(LedgerError, match="cannot be trusted"):
-        ledger.charge("tight", [PureCost(0.4)], unit=RECORD)
-    assert len(ledger.history("tight")) == 3
-
-
-@pytest.mark.parametrize("row", [0, 1, 3, 5])
-def test_a_deleted_row_is_named(ledger: Ledger, path: Path, chained: list[Charge], row: int) -> None:
-    tamper(path, f"DELETE FROM dpsketch_entry {WEB} = {row}")
+@pytest.mark.parametrize(("which", "missed"), [("= 0", [0]), ("= 3", [3]), ("= 5", [5]), (">= 4", [4, 5])])
+def test_a_deleted_row_is_named(
+    ledger: Ledger, path: Path, chained: list[Charge], which: str, missed: list[int]
+) -> None:
+    tamper(path, f"DELETE FROM dpsketch_entry {WEB} {which}")
     problems = ledger.verify()
-    assert [(problem.dataset, problem.id) for problem in problems] == [("web", row)]
+    assert [(problem.dataset, problem.id) for problem in problems] == [("web", row) for row in missed]
     assert "deleted" in str(problems[0])
     with pytest.raises(LedgerError, match="ledger verify"):
         ledger.charge("web", [PureCost(0.1)], unit=RECORD)
-    assert ledger.charge("other", [PureCost(0.1)], unit=RECORD).id == 2
 
 
-def test_several_rows_deleted_at_the_end_are_named(ledger: Ledger, path: Path, chained: list[Charge]) -> None:
-    tamper(path, f"DELETE FROM dpsketch_entry {WEB} >= 4")
-    assert [problem.id for problem in ledger.verify()] == [4, 5]
+COPIED = "dataset, 6, kind, time, costs, total, unit, note, previous, digest"
 
 
 @pytest.mark.parametrize(
-    "statement",
+    ("statement", "named"),
     [
-        "UPDATE dpsketch_dataset SET rows = 9223372036854775807 WHERE name = 'web'",
-        f"UPDATE dpsketch_entry SET id = 9223372036854775806 {WEB} = 5",
+        (f"INSERT INTO dpsketch_entry SELECT {COPIED} FROM dpsketch_entry {WEB} = 5", 6),
+        ("UPDATE dpsketch_dataset SET head = 'x' WHERE name = 'web'", 5),
+        ("DELETE FROM dpsketch_dataset WHERE name = 'web'", None),
     ],
 )
-def test_a_number_of_billions_of_rows_is_told_and_refused(
-    ledger: Ledger, path: Path, chained: list[Charge], statement: str
+def test_an_added_row_and_a_changed_list_of_datasets_are_named(
+    ledger: Ledger, path: Path, chained: list[Charge], statement: str, named: int | None
 ) -> None:
-    """Somebody wrote it; what would be missing is not listed to the last row, which no memory holds."""
     tamper(path, statement)
-    problems = ledger.verify()
-    assert 1 <= len(problems) <= 3000
-    assert {problem.dataset for problem in problems} == {"web"}
+    assert ("web", named) in [(problem.dataset, problem.id) for problem in ledger.verify()]
     with pytest.raises(LedgerError, match="cannot be trusted"):
         ledger.charge("web", [PureCost(0.1)], unit=RECORD)
 
 
-def test_reordered_rows_are_named(ledger: Ledger, path: Path, chained: list[Charge]) -> None:
-    tamper(
-        path,
-        f"UPDATE dpsketch_entry SET id = 99 {WEB} = 2",
-        f"UPDATE dpsketch_entry SET id = 2 {WEB} = 4",
-        f"UPDATE dpsketch_entry SET id = 4 {WEB} = 99",
-    )
-    assert {2, 4} <= {problem.id for problem in ledger.verify()}
-
-
-def test_contents_that_change_places_are_named(ledger: Ledger, path: Path, chained: list[Charge]) -> None:
-    """Everything but the number is swapped, digests too."""
-    columns = ("kind", "time", "costs", "total", "unit", "note", "previous", "digest")
-    connection = sqlite3.connect(path)
-    rows = {
-        row: connection.execute(f"SELECT {', '.join(columns)} FROM dpsketch_entry {WEB} = {row}").fetchone()
-        for row in (2, 3)
-    }
-    assignments = ", ".join(f"{column} = ?" for column in columns)
-    for row, other in ((2, 3), (3, 2)):
-        connection.execute(f"UPDATE dpsketch_entry SET {assignments} {WEB} = {row}", rows[other])
-    connection.commit()
-    connection.close()
-    assert {2, 3} <= {problem.id for problem in ledger.verify()}
-
-
-def test_an_added_row_and_a_changed_head_are_named(ledger: Ledger, path: Path, chained: list[Charge]) -> None:
-    copied = "dataset, 6, kind, time, costs, total, unit, note, previous, digest"
-    tamper(path, f"INSERT INTO dpsketch_entry SELECT {copied} FROM dpsketch_entry {WEB} = 5")
-    assert 6 in {problem.id for problem in ledger.verify()}
-    tamper(path, f"DELETE FROM dpsketch_entry {WEB} = 6", "UPDATE dpsketch_dataset SET head = 'x' WHERE name = 'web'")
-    assert [problem.id for problem in ledger.verify()] == [5]
-    with pytest.raises(LedgerError, match="cannot be trusted"):
-        ledger.charge("web", [PureCost(0.1)], unit=RECORD)
-
-
-def test_a_raised_total_is_named_and_never_used(ledger: Ledger, path: Path, chained: list[Charge]) -> None:
-    tamper(path, f"UPDATE dpsketch_entry SET total = replace(total, '5.0', '500.0') {WEB} = 0")
-    assert [problem.id for problem in ledger.verify()] == [0]
-    with pytest.raises(LedgerError, match="cannot be trusted"):
-        ledger.charge("web", [PureCost(10.0)], unit=RECORD)
-    with pytest.raises(LedgerError, match="cannot be trusted"):
-        ledger.spent("web")
-
-
-def test_a_dataset_taken_off_the_list_is_named(ledger: Ledger, path: Path, chained: list[Charge]) -> None:
-    tamper(path, "DELETE FROM dpsketch_dataset WHERE name = 'web'")
-    assert [(problem.dataset, problem.id) for problem in ledger.verify()] == [("web", None)]
-    with pytest.raises(LedgerError, match="cannot be trusted"):
+def test_a_ledger_of_a_later_layout_is_refused(ledger: Ledger, path: Path, chained: list[Charge]) -> None:
+    tamper(path, "UPDATE dpsketch_dataset SET format = 3 WHERE name = 'web'")
+    with pytest.raises(LedgerError, match="later version"):
         ledger.charge("web", [PureCost(0.1)], unit=RECORD)
 
 
@@ -225,9 +153,3 @@ def test_a_forged_chain_is_given_away_by_the_releases(ledger: Ledger, path: Path
     other = begun(path.parent / "other.db").verify(chained)
     assert [problem.id for problem in other] == [1, 2, 3, 4, 5]
     assert all("its file was replaced" in str(problem) for problem in other)
-
-
-def test_a_ledger_of_a_later_layout_is_refused(ledger: Ledger, path: Path, chained: list[Charge]) -> None:
-    tamper(path, "UPDATE dpsketch_dataset SET format = 3 WHERE name = 'web'")
-    with pytest.raises(LedgerError, match="later version"):
-        ledger.charge("web", [PureCost(0.1)], unit=RECORD)

@@ -54,17 +54,17 @@ def lost(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["missing", "folder", "empty", "no table"])
-@pytest.mark.parametrize("use", USES)
-def test_a_ledger_that_is_gone_is_refused_and_not_begun_anew(use: str, how: str, tmp_path: Path) -> None:
+def test_a_ledger_that_is_gone_is_refused_and_not_begun_anew(how: str, tmp_path: Path) -> None:
     """A new one in its place would know no total, and refuse nothing."""
     path = tmp_path / "budget" / "budget.db"
     ledger = Ledger(path)
     ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
     lost(path, how)
     before = sorted((each.name, each.read_bytes()) for each in path.parent.glob("*"))
-    with pytest.raises(LedgerError, match=GONE):
-        USES[use](ledger)
-    assert sorted((each.name, each.read_bytes()) for each in path.parent.glob("*")) == before
+    for use in USES.values():
+        with pytest.raises(LedgerError, match=GONE):
+            use(ledger)
+        assert sorted((each.name, each.read_bytes()) for each in path.parent.glob("*")) == before
     ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)  # which says that a new one is meant
     assert ledger.datasets() == ["web"]
 
@@ -84,8 +84,10 @@ BEGINNINGS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@pytest.mark.parametrize("beginning", BEGINNINGS)
-@pytest.mark.parametrize("how", ["missing", "empty"])
+@pytest.mark.parametrize(
+    ("beginning", "how"),
+    [("charge", "missing"), ("charge", "empty"), ("create", "missing"), ("create by name", "empty")],
+)
 def test_the_ledger_of_the_home_folder_is_begun_once(how: str, beginning: str, home: Path) -> None:
     """The first release of a user needs no set-up; later, a ledger that is gone is refused like any other."""
     assert Ledger.default().datasets() == []
@@ -114,14 +116,13 @@ def test_every_use_notes_that_the_home_folder_has_a_ledger(use: Callable[[Ledger
         Ledger.default().charge("web", [HALF], unit=RECORD)
 
 
-@pytest.mark.parametrize("created", [True, False])
-@pytest.mark.parametrize("how", ["missing", "empty", "folder"])
+@pytest.mark.parametrize("how", [None, "missing", "empty"])
 def test_a_ledger_that_the_environment_names_is_not_begun_by_a_charge(
-    how: str, created: bool, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    how: str | None, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever names a ledger may have created it under that name elsewhere, and lost it since."""
     path = tmp_path / "team" / "budget.db"
-    if created:
+    if how:
         Ledger(path).create("web", epsilon=1.0, delta=0, unit=RECORD)
         lost(path, how)
     monkeypatch.setenv("DPSKETCH_LEDGER", f"sqlite:///{path}")
@@ -133,16 +134,6 @@ def test_a_ledger_that_the_environment_names_is_not_begun_by_a_charge(
     assert not home.exists()
     Ledger.default().create("web", epsilon=1.0, delta=0, unit=RECORD)
     assert Ledger(path).datasets() == ["web"]
-
-
-def test_a_release_that_a_replaced_ledger_does_not_know_is_told(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "budget.db")
-    ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
-    charge = ledger.charge("web", [HALF], unit=RECORD)
-    lost(tmp_path / "budget.db", "missing")
-    ledger.create("other", epsilon=1.0, delta=0, unit=RECORD)
-    [problem] = ledger.verify([charge])
-    assert "its file was replaced" in str(problem)
 
 
 @pytest.fixture
@@ -218,10 +209,7 @@ def test_without_the_right_to_write_no_charge_is_overlooked(open_folder: Path) -
     assert "spent in 1 release" in found or "has changes in its log" in found
 
 
-SPELLINGS = ["Web", "WEB", "w eb", "ｗｅｂ", "ＷＥＢ"]
-
-
-@pytest.mark.parametrize("name", [*SPELLINGS, "web ", " web"])
+@pytest.mark.parametrize("name", ["WEB", "w eb", "ｗｅｂ", "web "])
 def test_a_dataset_has_one_name(ledger: Ledger, name: str) -> None:
     """Another spelling would be another account, without the total of the first."""
     ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)

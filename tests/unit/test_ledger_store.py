@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import sqlite3
-import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -12,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from dpsketch.cli.delivery import _origin
-from dpsketch.errors import InvalidInput, LedgerError, ReleaseRefused
-from dpsketch.ledger import Charge, Ledger, Payment, book
+from dpsketch.errors import InvalidInput, LedgerError
+from dpsketch.ledger import Ledger, Payment, book
 from dpsketch.ledger.connection import Connection, SqliteConnection
 from dpsketch.ledger.store import LedgerStore
 from dpsketch.privacy import PureCost, per_record
@@ -45,18 +43,28 @@ def is_closed(connection: sqlite3.Connection) -> bool:
     return False
 
 
-def test_two_rows_that_name_one_dataset_are_refused(ledger: Ledger, path: Path) -> None:
-    """No key of ours lets them in. Whichever of them came first would say how much is left."""
+@pytest.mark.parametrize(
+    "change",
+    [
+        # Two rows that name one dataset, which no key of ours lets in: whichever came first would say how much is left.
+        "CREATE TABLE loose AS SELECT * FROM dpsketch_dataset;"
+        "INSERT INTO loose SELECT name, format, 1, head FROM dpsketch_dataset;"
+        "DROP TABLE dpsketch_dataset; ALTER TABLE loose RENAME TO dpsketch_dataset",
+        # A column of SQLite takes any type, whatever it was declared as.
+        "UPDATE dpsketch_dataset SET rows = 'x'",
+        "UPDATE dpsketch_dataset SET name = x'776562'",
+        "UPDATE dpsketch_entry SET dataset = x'776562' WHERE id = 1",
+    ],
+)
+def test_rows_that_the_ledger_never_writes_are_refused(ledger: Ledger, path: Path, change: str) -> None:
     ledger.charge("web", [HALF], unit=RECORD)
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(
-            "CREATE TABLE loose AS SELECT * FROM dpsketch_dataset;"
-            "INSERT INTO loose SELECT name, format, 1, head FROM dpsketch_dataset;"
-            "DROP TABLE dpsketch_dataset; ALTER TABLE loose RENAME TO dpsketch_dataset"
-        )
-    for use in (lambda: ledger.spent("web"), lambda: ledger.charge("web", [HALF], unit=RECORD)):
-        with pytest.raises(LedgerError, match="cannot be trusted"):
-            use()
+        connection.executescript(change)
+        connection.commit()
+    with pytest.raises(LedgerError, match="cannot be trusted"):
+        ledger.charge("web", [HALF], unit=RECORD)
+    if "loose" not in change:
+        assert ledger.verify()
 
 
 @pytest.mark.parametrize("table", ["dpsketch_once", "dpsketch_delivery", "dpsketch_member", "dpsketch_dataset"])
@@ -78,15 +86,13 @@ def test_a_ledger_that_lost_a_table_is_refused_and_not_mended(ledger: Ledger, pa
 @pytest.mark.parametrize(
     ("url", "options"),
     [
-        ("postgres://host/budget", {"host": "host", "dbname": "budget"}),
-        ("postgresql:///budget?host=/run/postgresql", {"host": "/run/postgresql", "dbname": "budget"}),
         (
             "postgresql://m%40e:p%40ss%2Fword%25@[2001:db8::1]:5433/budget?connect_timeout=3",
             {"user": "m@e", "password": "p@ss/word%", "host": "2001:db8::1", "port": "5433", "dbname": "budget",
              "connect_timeout": "3"},
         ),
-        ("postgresql://me@a:1,b:2/budget", {"user": "me", "host": "a,b", "port": "1,2", "dbname": "budget"}),
-        ("postgresql:///b?user=you&password=secret", {"user": "you", "password": "secret", "dbname": "b"}),
+        ("postgresql://me@a:1,b:2/b?password=secret",
+         {"user": "me", "host": "a,b", "port": "1,2", "dbname": "b", "password": "secret"}),
     ],
 )  # fmt: skip
 def test_a_url_leads_to_a_server_and_shows_no_secret(url: str, options: dict[str, str]) -> None:
@@ -94,43 +100,47 @@ def test_a_url_leads_to_a_server_and_shows_no_secret(url: str, options: dict[str
     assert pickle.loads(pickle.dumps(store))._place == store._place == options
     assert str(store).startswith("postgresql://")
     assert not any(secret in str(store) for secret in ("secret", "ss", "word"))
-    assert (":***" in str(store)) == ("password" in options)
+    assert ":***" in str(store)
+
+
+def test_a_server_that_does_not_answer_is_told_without_its_password() -> None:
+    with pytest.raises(LedgerError, match="could not be used") as caught:
+        Ledger("postgresql://me:secret@127.0.0.1:1/db").charge("web", [HALF], unit=RECORD)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is None
 
 
 @pytest.mark.parametrize(
     ("url", "file"),
     [
         ("sqlite:///a.db", "a.db"),
-        ("sqlite:///in/a folder/a.db", "in/a folder/a.db"),
-        ("sqlite:///a%20b.db", "a b.db"),
         ("sqlite:///a%25b%3Fc.db", "a%b?c.db"),
-        ("sqlite:///a+b:c@d.db", "a+b:c@d.db"),
         ("sqlite:///a.db?timeout=5", "a.db"),
-        ("sqlite:////tmp/a.db", "/tmp/a.db"),
         ("sqlite:///~/a.db", "~/a.db"),
         ("a?b%20c.db", "a?b%20c.db"),
-        ("in/../a.db", "a.db"),
-        ("~/a.db", "~/a.db"),
+        ("file:a.db", "file:a.db"),
+        ("dép\udcff.db", "dép\udcff.db"),
     ],
 )
 def test_a_url_leads_to_a_file(url: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert LedgerStore(url).file == tmp_path / Path(file).expanduser()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    ledger = Ledger(url)
+    monkeypatch.chdir("/")
+    ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
+    assert (tmp_path / Path(file).expanduser()).exists()
+    assert pickle.loads(pickle.dumps(ledger)).datasets() == ["web"]
 
 
 @pytest.mark.parametrize(
     ("url", "words"),
     [
         ("mysql://host/db", "a ledger is a path, sqlite:///path or postgresql://user@host/database."),
-        ("POSTGRESQL://host/db", "a ledger is a path"),
         ("postgresql://me:p@secret@host/db", "An '@', a '/' or a '%' in a user or a password"),
-        ("postgresql://me:secret%zz@host/db", "An '@', a '/' or a '%' in a user or a password"),
-        ("postgresql://me:p/a?s:secret@host/db", "An '@', a '/' or a '%' in a user or a password"),
-        ("postgresql://me:p/secret@host/db", "An '@', a '/' or a '%' in a user or a password"),
         ("postgresql://me:12/secret@host/db", "An '@', a '/' or a '%' in a user or a password"),
-        ("postgresql://me:secret?sslmode=require", "An '@', a '/' or a '%' in a user or a password"),
         ("postgresql://me:secret@127.0.0.1:1/db?autocommit=false", "options that PostgreSQL knows"),
-        ("sqlite://a.db", "a ledger must outlive the process"),
+        ("sqlite:///:memory:", "a ledger must outlive the process"),
+        ("", "a ledger"),
     ],
 )
 def test_an_address_that_is_none_is_refused_in_words(url: str, words: str) -> None:
@@ -138,20 +148,6 @@ def test_an_address_that_is_none_is_refused_in_words(url: str, words: str) -> No
         Ledger(url)
     assert words in str(caught.value)
     assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["a b.db", "a?b.db", "a%20b.db", "a#b.db", "file:a.db", "a;b'c\".db", "dép\udcff.db"])
-def test_a_ledger_is_kept_under_any_name_and_found_by_its_copy(name: str, tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / name)
-    ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
-    assert (tmp_path / name).exists()
-    assert pickle.loads(pickle.dumps(ledger)).datasets() == ["web"]
-
-
-def test_a_server_needs_a_driver_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(LedgerError, match=r"needs psycopg: pip install 'dpsketch\[postgres\]'"):
-        Ledger("postgresql://host/budget").datasets()
 
 
 def breaking(name: str, error: BaseException, *, after: bool) -> Callable[..., Any]:
@@ -195,50 +191,6 @@ def test_a_charge_whose_commit_is_in_doubt_is_not_made_again(ledger: Ledger) -> 
     assert ledger.spent("web").releases == 1
 
 
-def test_a_session_is_closed_whatever_was_asked(ledger: Ledger, opened: list[sqlite3.Connection], path: Path) -> None:
-    ledger.charge("web", [HALF], unit=RECORD)
-    ledger.spent("web")
-    with pytest.raises(LedgerError):
-        ledger.spent("other")
-    with pytest.raises(UnicodeEncodeError):
-        ledger.spent("\ud800")
-    path.write_bytes(b"no database" * 1000)
-    with pytest.raises(LedgerError):
-        ledger.spent("web")
-    assert len(opened) >= 5
-    assert all(map(is_closed, opened))
-
-
-def test_a_name_that_no_disk_takes_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / ("a" * 300))
-    for use in (ledger.datasets, lambda: ledger.charge("web", [HALF], unit=RECORD)):
-        with pytest.raises(LedgerError, match="could not be used"):
-            use()
-
-
-def charge_until_refused(ledger: Ledger) -> None:
-    for _ in range(50):
-        ledger.charge("web", [HALF], unit=RECORD, note="x" * 900)
-
-
-def test_a_disk_that_is_full_refuses_a_charge_and_keeps_the_rest(ledger: Ledger) -> None:
-    ledger.charge("web", [HALF], unit=RECORD)
-
-    class Full(SqliteConnection):
-        def __init__(self, file: Path) -> None:
-            super().__init__(file)
-            ((pages,),) = self.rows("PRAGMA page_count")
-            self.rows(f"PRAGMA max_page_count = {pages}")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LedgerStore, "_open", lambda store, *, make: Full(store.file))
-        with pytest.raises(LedgerError, match="database or disk is full"):
-            charge_until_refused(ledger)
-    held = len(ledger.history("web"))
-    assert ledger.verify() == []
-    assert ledger.charge("web", [HALF], unit=RECORD).id == held + 1
-
-
 def test_a_ledger_that_another_holds_is_waited_for_and_then_refused(
     ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,25 +204,6 @@ def test_a_ledger_that_another_holds_is_waited_for_and_then_refused(
             ledger.charge("web", [HALF], unit=RECORD)
         assert ledger.spent("web").releases == 1  # a reader waits for nobody
     assert ledger.charge("web", [HALF], unit=RECORD).id == 2
-
-
-def test_a_file_that_another_holds_becomes_no_ledger(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpsketch.ledger import connection
-
-    monkeypatch.setattr(connection, "_PATIENCE", 0.05)
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("CREATE TABLE other (x)")
-        other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(LedgerError, match="database is locked"):
-            Ledger(path).charge("web", [HALF], unit=RECORD)
-
-
-def test_a_charge_is_committed_when_its_caller_hears_of_it(ledger: Ledger, path: Path) -> None:
-    """Seen by a session that never knew of the first."""
-    charge = ledger.charge("web", [HALF], unit=RECORD)
-    with closing(sqlite3.connect(path)) as other:
-        rows = other.execute("SELECT id, digest FROM dpsketch_entry WHERE kind = 'charge'").fetchall()
-    assert rows == [(charge.id, charge.digest)]
 
 
 def test_what_decides_a_charge_is_read_under_its_lock(
@@ -300,81 +233,3 @@ def test_what_decides_a_charge_is_read_under_its_lock(
     monkeypatch.setattr(book, "read_state", state)
     ledger.charge("web", [HALF], unit=RECORD)
     assert seen == [(1,), (1,)]
-
-
-def test_a_name_that_is_used_up_twice_by_one_charge_is_used_up_once(ledger: Ledger) -> None:
-    assert ledger.charge("web", [HALF], unit=RECORD, once=["a", "b", "a"]).id == 1
-    with pytest.raises(ReleaseRefused, match="was charged before"):
-        ledger.charge("other", [HALF], unit=RECORD, once=["a"])
-
-
-def test_more_names_than_a_statement_holds_are_looked_for(ledger: Ledger) -> None:
-    names = [str(number) for number in range(1200)]
-    ledger.charge("web", [HALF], unit=RECORD, once=names[-1:])
-    with pytest.MonkeyPatch.context() as patch:
-        real = SqliteConnection._execute
-
-        def limited(self: SqliteConnection, statement: str, values: Any = ()) -> Any:
-            if len(values) > 999:
-                raise sqlite3.OperationalError("too many SQL variables")
-            return real(self, statement, values)
-
-        patch.setattr(SqliteConnection, "_execute", limited)
-        with pytest.raises(ReleaseRefused, match="was charged before"):
-            ledger.charge("web", [HALF], unit=RECORD, once=names)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE dpsketch_dataset SET rows = 'x'",
-        "UPDATE dpsketch_dataset SET name = x'776562'",
-        "UPDATE dpsketch_entry SET dataset = x'776562' WHERE id = 1",
-    ],
-)
-def test_a_row_of_another_type_is_named_and_never_used(ledger: Ledger, path: Path, change: str) -> None:
-    """A column of SQLite takes any type, whatever it was declared as."""
-    ledger.charge("web", [HALF], unit=RECORD)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute(change)
-        connection.commit()
-    assert ledger.verify()
-    with pytest.raises(LedgerError, match="cannot be trusted"):
-        ledger.charge("web", [HALF], unit=RECORD)
-
-
-def test_a_reader_that_was_overtaken_reads_again(ledger: Ledger) -> None:
-    """As one is whom PostgreSQL ends to resolve a deadlock, or a server that follows another one."""
-    ledger.charge("web", [HALF], unit=RECORD)
-
-    class Overtaken(sqlite3.OperationalError):
-        sqlstate = "40001"
-
-    failures = [Overtaken("canceling statement due to conflict with recovery")] * 2
-    real = SqliteConnection.has_table
-
-    def has_table(self: SqliteConnection, table: Any) -> bool:
-        if failures:
-            raise failures.pop()
-        return real(self, table)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SqliteConnection, "has_table", has_table)
-        assert ledger.datasets() == ["web"]
-
-
-def test_numbers_that_no_database_holds_are_refused_in_words(ledger: Ledger) -> None:
-    charge = ledger.charge("web", [HALF], unit=RECORD)
-    for number in (2**63, -1):
-        with pytest.raises(InvalidInput, match="a charge has"):
-            Charge.from_json({"dataset": "web", "id": number, "digest": charge.digest})
-    with pytest.raises(InvalidInput, match="day"):
-        ledger.record_day(charge, 2**63, "ab")
-
-
-def test_a_release_may_go_to_a_file_whose_name_is_no_text(ledger: Ledger) -> None:
-    payment = Payment(ledger, "binding", _origin(Path("out\udcff.dps"), "key url"))
-    assert payment.charge("web", [HALF], unit=RECORD).id == 1
-    (entry,) = ledger.history("web")
-    assert entry.origin is not None
-    assert entry.origin.output == "out\\udcff.dps"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from dpsketch import files, local, noise
-from dpsketch.errors import FileRefused, InvalidInput, SpecMismatch
+from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, SpecMismatch
 from dpsketch.local.catalogue import nonprivate_protocol_from_json
 
 PROTOCOLS: list[local.LocalProtocol] = [
@@ -26,7 +27,6 @@ PROTOCOLS: list[local.LocalProtocol] = [
     local.HadamardCountMean(1.0, rows=4, width=16),
     local.PrivSketchAsPublished(1.0, rows=2, width=9),
     local.PrivSketchAsPublished(1.0, rows=2, width=9, variant="unsampled"),
-    local.MultiPCMS(1.0, rows=4, width=12),
     local.MultiPCMS(1.0, rows=4, width=12, decoder="min"),
     local.PadAndSample(1.0, length=3),
     local.PrefixHeavyHitters(1.0, max_items=2, length=9, alphabet="secrt-abcn"),
@@ -34,7 +34,16 @@ PROTOCOLS: list[local.LocalProtocol] = [
 ]
 SINGLE = (local.OptimalLocalHashing, local.CountMeanSketch, local.HadamardCountMean)
 
-every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: f"{each.name}-{each.fingerprint[:4]}")
+NOT_FOR_PEOPLE = (local.PrivSketchAsPublished, local.MultiPCMS, local.PadAndSample)
+COMPARED = [protocol for protocol in PROTOCOLS if isinstance(protocol, NOT_FOR_PEOPLE)]
+SERIOUS = [protocol for protocol in PROTOCOLS if not isinstance(protocol, NOT_FOR_PEOPLE)]
+
+
+def marked(protocols: list[local.LocalProtocol]) -> Any:
+    return pytest.mark.parametrize("protocol", protocols, ids=lambda each: f"{each.name}-{each.fingerprint[:4]}")
+
+
+every_protocol, for_comparison, for_people = marked(PROTOCOLS), marked(COMPARED), marked(SERIOUS)
 
 
 def people(protocol: local.LocalProtocol, n: int = 50) -> list[Any]:
@@ -56,64 +65,54 @@ def test_the_catalogue_has_every_protocol() -> None:
 
 
 @every_protocol
-def test_one_report_a_person(protocol: local.LocalProtocol) -> None:
-    reports = protocol.report(people(protocol))
-    assert isinstance(reports, pa.Table)
-    assert reports.num_rows == 50
-    assert reports.column_names == ["id", *(field.name for field in protocol.fields)]
-    assert len(set(reports["id"].to_pylist())) == 50
-    assert protocol.report([]).num_rows == 0
-
-
-@every_protocol
 def test_collecting_and_estimating(protocol: local.LocalProtocol) -> None:
-    collector = protocol.collector().add(protocol.report(people(protocol, 4000)))
+    reports = protocol.report(people(protocol, 4000))
+    assert reports.column_names == ["id", *(field.name for field in protocol.fields)]
+    assert len(set(reports["id"].to_pylist())) == 4000
+    assert protocol.report([]).num_rows == 0
+    collector = protocol.collector()
+    with pytest.raises(InvalidInput, match="no reports"):
+        collector.estimate(keys(protocol))
+    collector.add(reports)
+    assert "4000" in repr(collector).replace(",", "")
+    assert "secret" not in repr(collector)
+    assert collector.memory >= 16 * 4000
     found = collector.estimate(keys(protocol), confidence=0.9)
-    assert found.key == keys(protocol)
-    assert found.confidence == 0.9
+    assert (found.key, found.confidence) == (keys(protocol), 0.9)
     assert (found.low <= found.value).all()
     assert (found.value <= found.high).all()
     assert np.isfinite(found.low).all()
     narrower = collector.estimate(keys(protocol), confidence=0.5)
     assert (narrower.high - narrower.low < found.high - found.low).all()
     assert (narrower.value == found.value).all()
+    assert len(collector.estimate([])) == 0
+    for confidence in (0, 1, float("nan"), "x"):
+        with pytest.raises(InvalidInput):
+            collector.estimate(keys(protocol), confidence=confidence)  # type: ignore[arg-type]
+    two, both = protocol.collector(), copy.deepcopy(collector)
+    more = protocol.report(people(protocol, 20))
+    two.add(more)
+    both.add(more)
+    collector.merge(two)
+    assert state(collector) == state(both)
+    with pytest.raises(InvalidInput, match="both"):
+        collector.merge(two)
+    assert state(collector) == state(both)
+    with pytest.raises(SpecMismatch):
+        collector.merge(replace(protocol, epsilon=2.0).collector())
 
 
 @every_protocol
 def test_the_spec_is_public_frozen_and_travels_as_json(protocol: local.LocalProtocol) -> None:
-    text = json.dumps(protocol.to_json())
-    again = nonprivate_protocol_from_json(json.loads(text))
-    assert again == protocol
+    again = nonprivate_protocol_from_json(json.loads(json.dumps(protocol.to_json())))
+    assert again == pickle.loads(pickle.dumps(protocol)) == protocol
     assert again.fingerprint == protocol.fingerprint
     assert replace(protocol, epsilon=1.5).fingerprint != protocol.fingerprint
     with pytest.raises(FrozenInstanceError):
         protocol.epsilon = 9.0  # type: ignore[misc]
-    with pytest.raises(SpecMismatch):
-        nonprivate_protocol_from_json({**protocol.to_json(), "fingerprint": "0" * 16})
-    with pytest.raises(InvalidInput):
-        nonprivate_protocol_from_json({**protocol.to_json(), "surprise": 1})
-    with pytest.raises(InvalidInput):
-        nonprivate_protocol_from_json({"protocol": "unheard-of"})
-
-
-@every_protocol
-@pytest.mark.parametrize("epsilon", [0, -1, 0.0001, 21, float("nan"), float("inf"), True, "1", None])
-def test_a_senseless_epsilon_is_refused(protocol: local.LocalProtocol, epsilon: Any) -> None:
-    with pytest.raises(InvalidInput, match="epsilon"):
-        replace(protocol, epsilon=epsilon)
-
-
-@every_protocol
-def test_bytes_objects_and_json_text_say_the_same(protocol: local.LocalProtocol) -> None:
-    reports = protocol.report(people(protocol))
-    compact, objects = protocol.to_bytes(reports), protocol.to_objects(reports)
-    assert {len(message) for message in compact} == {protocol.form.size}
-    first, second, third, whole = (protocol.collector() for _ in range(4))
-    assert first.receive(compact) == local.Received(50, 0, 0, 0)
-    assert second.receive(objects) == local.Received(50, 0, 0, 0)
-    assert third.receive(json.dumps(each) for each in objects).accepted == 50
-    whole.add(reports)
-    assert state(first) == state(second) == state(third) == state(whole)
+    for epsilon in (0, 0.0001, 21, float("nan"), True, "1", None):
+        with pytest.raises(InvalidInput, match="epsilon"):
+            replace(protocol, epsilon=epsilon)  # type: ignore[arg-type]
 
 
 @every_protocol
@@ -160,18 +159,13 @@ def test_malformed_reports_are_refused_and_never_quoted(protocol: local.LocalPro
         good + b"\0",
         b"\2" + good[1:],
         good[:9] + bytes(16) + good[25:],
-        "",
         "{",
         "[" * 100_000,
         "null",
-        "[]",
         None,
-        17,
         {},
-        {**item, "dpsketch": 2},
         {**item, "dpsketch": True},
         {**item, "spec": 5},
-        {**item, "id": item["id"][:-2]},
         {**item, "id": "zz" * 16},
         {**item, "id": " " * 32},
         {**item, "more": 1},
@@ -187,90 +181,18 @@ def test_malformed_reports_are_refused_and_never_quoted(protocol: local.LocalPro
 
 
 @every_protocol
-def test_a_table_with_values_out_of_range_is_refused(protocol: local.LocalProtocol) -> None:
+def test_a_collector_goes_on_from_its_file_and_a_forged_one_is_refused(
+    protocol: local.LocalProtocol, tmp_path: Path
+) -> None:
     reports = protocol.report(people(protocol))
-    collector = protocol.collector()
-    place, field = 1, protocol.fields[0]
-    if field.raw:
-        values = pa.array([b"\xff" * field.size] * 50, pa.binary(field.size))
-    else:
-        values = pa.array(np.full(50, 2 ** (8 * field.size) - 1, f"u{field.size}"))
-    broken = reports.set_column(place, field.name, values)
-    with pytest.raises(InvalidInput, match="cannot produce"):
-        collector.add(broken.replace_schema_metadata(reports.schema.metadata))
-    with pytest.raises(InvalidInput, match="columns"):
-        collector.add(reports.drop_columns([field.name]))
-    nulls = pa.array([None] * 50, reports.schema.field(field.name).type)
-    with pytest.raises(InvalidInput, match="nulls"):
-        collector.add(reports.set_column(place, field.name, nulls))
-    for nonsense in (None, [b"x"], "x", {"id": []}):
-        with pytest.raises(InvalidInput):
-            collector.add(nonsense)
-    assert collector.users == 0
-
-
-@every_protocol
-def test_every_field_has_a_limit_and_is_held_to_it(protocol: local.LocalProtocol) -> None:
-    """A report at the limit of any of its fields is refused, one below it is not; an order is checked otherwise."""
-    columns, _ = protocol.form.from_table(protocol.report(people(protocol, 5)))
-    assert columns is not None
-    assert protocol.plausible(columns).all()
-    for field in protocol.fields:
-        if field.name == "order":
-            continue
-        assert field.limit is not None
-        for value, fits in ((field.limit - 1, True), (field.limit, False)):
-            changed = columns[field.name].copy()
-            if field.raw:
-                changed[2] = np.packbits(np.arange(8 * field.size) == value, bitorder="little")
-                fits = fits or value == 8 * field.size  # whole bytes: there is no such bit
-            elif value > np.iinfo(field.dtype).max:
-                continue
-            else:
-                changed[2] = value
-            found = protocol.plausible({**columns, field.name: changed})
-            assert found.tolist() == [True, True, fits, True, True]
-
-
-@every_protocol
-def test_merging_is_collecting_both_streams(protocol: local.LocalProtocol) -> None:
-    one, two, both = protocol.collector(), protocol.collector(), protocol.collector()
-    first, second = protocol.report(people(protocol)), protocol.report(people(protocol, 20))
-    one.add(first)
-    two.add(second)
-    both.add(first).add(second)
-    one.merge(two)
-    assert state(one) == state(both)
-    assert one.users == 70
-    assert (one.estimate(keys(protocol)).value == both.estimate(keys(protocol)).value).all()
-    before = state(one)
-    with pytest.raises(InvalidInput, match="both"):
-        one.merge(two)
-    assert state(one) == before
-    with pytest.raises(SpecMismatch):
-        one.merge(replace(protocol, epsilon=2.0).collector())
-    assert two.users == 20
-
-
-@every_protocol
-def test_a_collector_goes_on_from_its_file(protocol: local.LocalProtocol, tmp_path: Path) -> None:
-    collector = protocol.collector()
-    reports = protocol.report(people(protocol))
-    collector.add(reports)
+    collector = protocol.collector().add(reports)
     collector.save(tmp_path / "c.dps")
     again = local.load(tmp_path / "c.dps")
-    assert state(again) == state(collector)
     assert again.protocol == protocol
-    assert (again.estimate(keys(protocol)).high == collector.estimate(keys(protocol)).high).all()
+    assert state(again) == state(collector)
     with pytest.raises(InvalidInput, match="counted before"):
         again.add(reports)
-    again.add(protocol.report(people(protocol, 5)))
-    assert again.users == 55
-
-
-@every_protocol
-def test_a_forged_file_is_refused(protocol: local.LocalProtocol) -> None:
-    collector = protocol.collector().add(protocol.report(people(protocol)))
+    assert again.add(protocol.report(people(protocol, 5))).users == 55
     honest = collector.to_document()
     first = next(iter(set(honest.arrays) - {"ids"}))
     table = np.asarray(honest.arrays[first])
@@ -288,44 +210,6 @@ def test_a_forged_file_is_refused(protocol: local.LocalProtocol) -> None:
             local.Collector.from_document(document)
 
 
-def test_a_file_with_a_forged_header_is_refused(tmp_path: Path) -> None:
-    protocol = PROTOCOLS[0]
-    honest = protocol.collector().add(protocol.report(people(protocol))).to_document()
-    for changes in (
-        {"spec": {}},
-        {"spec": 5},
-        {"users": "x"},
-        {"users": -1},
-        {"spec": {**protocol.to_json(), "seeds": 0}},
-    ):
-        header = {**honest.header, **changes}
-        files.write(tmp_path / "c.dps", files.Document("local", False, header, honest.arrays))
-        with pytest.raises(FileRefused):
-            local.load(tmp_path / "c.dps")
-    files.write(tmp_path / "c.dps", files.Document("local", False, {}, honest.arrays))
-    with pytest.raises(FileRefused):
-        local.load(tmp_path / "c.dps")
-    files.write(tmp_path / "c.dps", files.Document("counts", False, honest.header, honest.arrays))
-    with pytest.raises(FileRefused, match="collector"):
-        local.load(tmp_path / "c.dps")
-
-
-@every_protocol
-def test_printing_shows_no_key(protocol: local.LocalProtocol) -> None:
-    collector = protocol.collector().add(protocol.report(people(protocol)))
-    assert "secret" not in repr(collector)
-    assert "secret" not in repr(local.protocol.read_people([["secret"]]))
-    assert "50" in repr(collector)
-
-
-@every_protocol
-def test_a_collector_is_public_and_may_be_copied(protocol: local.LocalProtocol) -> None:
-    collector = protocol.collector().add(protocol.report(people(protocol)))
-    again = copy.deepcopy(collector)
-    assert state(again) == state(collector)
-    assert pickle.loads(pickle.dumps(protocol)) == protocol
-
-
 @every_protocol
 def test_the_guarantee_names_epsilon_the_unit_and_the_relation(protocol: local.LocalProtocol) -> None:
     promised = protocol.guarantee
@@ -333,6 +217,7 @@ def test_the_guarantee_names_epsilon_the_unit_and_the_relation(protocol: local.L
     assert promised.delta == 0
     assert promised.unit.neighbours == "replace"
     assert promised.holds is not isinstance(protocol, local.PrivSketchAsPublished)
+    assert ("not locally private: the ordering matrix reveals the set" in str(promised)) is not promised.holds
     with noise.seeded_noise_for_tests_only(1):
         assert not protocol.guarantee.holds
         made_for_tests = protocol.report(people(protocol))
@@ -343,80 +228,18 @@ def test_the_guarantee_names_epsilon_the_unit_and_the_relation(protocol: local.L
     assert not local.Collector.from_document(collector.to_document()).guarantee.holds
 
 
-def test_privsketch_says_that_it_is_not_private() -> None:
-    text = str(local.PrivSketchAsPublished(1.0).guarantee)
-    assert "not locally private: the ordering matrix reveals the set" in text
-    assert text.startswith("NOT PRIVATE")
-
-
-@every_protocol
-def test_nothing_can_be_estimated_without_reports(protocol: local.LocalProtocol) -> None:
-    with pytest.raises(InvalidInput, match="no reports"):
-        protocol.collector().estimate(keys(protocol))
-
-
-@every_protocol
-def test_bad_questions_are_refused(protocol: local.LocalProtocol) -> None:
-    collector = protocol.collector().add(protocol.report(people(protocol, 500)))
-    for confidence in (0, 1, -1, 2, float("nan"), "x"):
-        with pytest.raises(InvalidInput):
-            collector.estimate(keys(protocol), confidence=confidence)  # type: ignore[arg-type]
-    assert len(collector.estimate([])) == 0
-
-
-@every_protocol
-def test_memory_counts_identifiers_and_content(protocol: local.LocalProtocol) -> None:
-    collector = protocol.collector()
-    collector.add(protocol.report(people(protocol, 3000)))
-    assert collector.memory >= 16 * 3000
-
-
-def test_top_returns_the_largest_with_wider_intervals() -> None:
-    protocol = local.SubsetHashing(6.0, max_items=3)
-    collector = protocol.collector().add(protocol.report(people(protocol, 3000)))
-    best = collector.top(2, candidates=["secret-c", "secret-b", "secret-a", "secret-a", "other"])
-    assert best.key == ["secret-a", "secret-b"]
-    single = collector.estimate(best.key)
-    assert (best.high - best.low > single.high - single.low).all()
-    assert (best.value == single.value).all()
-    with pytest.raises(InvalidInput):
-        collector.top(2, candidates=[])
-
-
-def test_the_contract_in_one_line() -> None:
-    protocol = local.SubsetHashing(epsilon=1.0, max_items=26)
-    found = protocol.collector().add(protocol.report([["a", "b"], ["b"]])).estimate(["a", "b"])
-    assert len(found) == 2
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: local.SubsetHashing(1.0, 0),
         lambda: local.SubsetHashing(1.0, 3, width=3),
-        lambda: local.SubsetHashing(1.0, 3, seeds=0),
         lambda: local.SubsetHashing(1.0, 3, seed=2**53),
         lambda: local.SubsetHashing(1.0, 3, key_type="float"),  # type: ignore[arg-type]
-        lambda: local.SubsetDirect(1.0, 3, 0),
         lambda: local.SubsetDirect(1.0, 3, ["a", "a"]),  # type: ignore[arg-type]
-        lambda: local.SubsetDirect(1.0, 3, ["a", None]),  # type: ignore[arg-type, list-item]
-        lambda: local.SubsetDirect(1.0, 3, "abc"),  # type: ignore[arg-type]
-        lambda: local.SubsetDirect(1.0, 3, True),
-        lambda: local.SampledBit(1.0, width=1),
         lambda: local.SampledBit(1.0, width=2**16, rows=2**16),
         lambda: local.HadamardCountMean(1.0, width=24),
-        lambda: local.CountMeanSketch(1.0, rows=2**16, width=2**15),
-        lambda: local.PrivSketchAsPublished(1.0, rows=1024, width=1024),
-        lambda: local.PrivSketchAsPublished(1.0, variant="other"),  # type: ignore[arg-type]
-        lambda: local.PrivSketchAsPublished(1.0, calibration="other"),  # type: ignore[arg-type]
         lambda: local.MultiPCMS(1.0, decoder="median"),  # type: ignore[arg-type]
-        lambda: local.PadAndSample(1.0, length=0),
-        lambda: local.PrefixHeavyHitters(1.0, 1, 0),
         lambda: local.PrefixHeavyHitters(1.0, 1, 4, alphabet="ä"),
-        lambda: local.PrefixHeavyHitters(1.0, 1, 4, alphabet=""),
         lambda: local.PrefixHeavyHitters(1.0, 1, 4, key_type="int"),
-        lambda: local.SetSizes(1.0, largest=0),
-        lambda: local.SVIM(1.0, top=0),
         lambda: local.best_width(1.0, 0),
     ],
 )
@@ -435,11 +258,115 @@ def test_a_key_outside_a_listed_domain_is_left_out_and_cannot_be_asked_for() -> 
     assert integers.collector().add(integers.report([[0], [2], [7]])).estimate([0, 1, 2]).key == [0, 1, 2]
 
 
-def test_numbers_and_text_are_different_keys_and_a_key_type_is_held_to() -> None:
-    protocol = local.SubsetHashing(10.0, max_items=1)
-    collector = protocol.collector().add(protocol.report([[5]] * 2000))
-    assert collector.estimate([5]).value[0] > 0.9
-    assert collector.estimate(["5"]).value[0] < 0.1
-    strict = local.SubsetHashing(10.0, max_items=1, key_type="text")
-    with pytest.raises(SpecMismatch):
-        strict.report([[5]])
+@pytest.mark.statistical
+def test_one_bit_protocols_point_the_right_way() -> None:
+    """What everybody holds is estimated as held by everybody: bits are kept more often than flipped.
+
+    False-positive rate below 1e-9: shares of 1 and 0 from 4,000 reports at ε = 3, 20 standard errors apart.
+    """
+    sizes = local.SetSizes(epsilon=3.0, largest=4)
+    found = sizes.collector().add(sizes.report([[0, 1]] * 4000)).estimate(sizes.thresholds)
+    assert found.value[0] > 0.5 > found.value[-1]
+    means = local.HadamardCountMean(epsilon=3.0, rows=4, width=16)
+    shares = means.collector().add(means.report(["tea"] * 4000)).estimate(["tea", "milk"]).value
+    assert shares[0] > 0.5 > shares[1]
+
+
+# A spec comes from whoever announces it: only a protocol that keeps what it states may touch a person's set.
+
+
+@for_comparison
+def test_what_is_kept_for_comparison_never_reaches_a_persons_set(protocol: local.LocalProtocol, tmp_path: Path) -> None:
+    announced = json.loads(json.dumps(protocol.to_json()))
+    (tmp_path / "spec.json").write_text(json.dumps(announced), encoding="utf-8")
+    ways: list[Callable[[], object]] = [
+        lambda: local.Client(protocol, budget=5.0),
+        lambda: local.Client(nonprivate_protocol_from_json(announced), budget=5.0),
+        lambda: local.protocol_from_json(announced),
+        lambda: local.read_spec(tmp_path / "spec.json"),
+    ]
+    for way in ways:
+        with pytest.raises(InvalidInput, match="for comparison"):
+            way()
+
+
+@for_people
+def test_a_protocol_that_people_use_may_be_announced_and_costs_what_it_states(
+    protocol: local.LocalProtocol, tmp_path: Path
+) -> None:
+    local.write_spec(tmp_path / "spec.json", protocol)
+    announced = local.read_spec(tmp_path / "spec.json")
+    assert announced == local.protocol_from_json(json.loads(json.dumps(protocol.to_json()))) == protocol
+    client = local.Client(announced, budget=1.0)
+    messages = [client.report(["a"]) for _ in range(3)]
+    assert client.spent == protocol.guarantee.epsilon == client.guarantee.epsilon == 1.0
+    assert protocol.collector().receive(messages).accepted == 3
+
+
+def test_a_promise_that_differs_from_the_epsilon_drawn_with_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is a protocol of one's own making one for people, whatever it promises."""
+    small = local.SubsetHashing(0.01, max_items=2).guarantee
+    modest: Any = type("Modest", (local.SubsetHashing,), {"guarantee": small})
+    with pytest.raises(InvalidInput):
+        local.Client(modest(8.0, max_items=2), budget=9.0)
+    monkeypatch.setattr(local.SubsetHashing, "guarantee", property(lambda _: small))
+    with pytest.raises(InvalidInput, match="epsilon"):
+        local.Client(local.SubsetHashing(8.0, max_items=2), budget=9.0)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"epsilon": 8.0},  # under the fingerprint of another ε
+        {"fingerprint": "0" * 16},
+        {"guarantee": {"epsilon": 0.01}},  # a promise of its own
+        {"protocol": "privsketch-as-published"},
+        {"protocol": {}},
+        {"max_items": 4},
+        {"max_items": 1e400},
+        {"": 1},
+    ],
+    ids=str,
+)
+def test_forged_fields_are_refused(forged: dict[str, Any]) -> None:
+    spec = local.SubsetHashing(1.0, max_items=3).to_json()
+    with pytest.raises(DpsketchError):
+        local.protocol_from_json({**spec, **forged})
+    for value in (None, [], "x", {}, {"protocol": None}):
+        with pytest.raises(InvalidInput):
+            local.protocol_from_json(value)
+
+
+def test_a_spec_that_says_one_thing_twice_is_refused(tmp_path: Path) -> None:
+    """Readers differ in which of two they take: one would agree to what another draws with."""
+    text = json.dumps(local.SubsetHashing(1.0, max_items=3).to_json())
+    (tmp_path / "spec.json").write_text('{"epsilon": 20.0, ' + text[1:], encoding="utf-8")
+    with pytest.raises(DpsketchError):
+        local.read_spec(tmp_path / "spec.json")
+
+
+# Specs and reports in files: both forms, and what strangers may put into them.
+
+
+SETS = [["a", "b"], ["b"], []] * 10
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", "[" * 100_000, '{"protocol": "x"}'])
+def test_a_file_that_is_no_spec_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "spec.json").write_text(content)
+    with pytest.raises((FileRefused, InvalidInput)):
+        local.read_spec(tmp_path / "spec.json")
+
+
+@pytest.mark.parametrize(("name", "noise"), [("r.jsonl", b"\xff\xfe\n\n   \nnot json\n"), ("r.reports", b"")])
+def test_reports_are_appended_and_received(tmp_path: Path, name: str, noise: bytes) -> None:
+    """What stands between them is counted and skipped, and a file that was cut loses its last report only."""
+    path = tmp_path / name
+    path.write_bytes(noise)
+    bad = 2 if noise else 0
+    for _ in range(2):
+        assert local.write_reports(path, PROTOCOLS[0], PROTOCOLS[0].report(SETS)) == 30
+    collector = PROTOCOLS[0].collector()
+    assert collector.receive(local.read_reports(path, PROTOCOLS[0])) == local.Received(60, 0, 0, bad)
+    path.write_bytes(path.read_bytes()[:-5])
+    assert collector.receive(local.read_reports(path, PROTOCOLS[0])) == local.Received(0, 59, 0, bad + 1)

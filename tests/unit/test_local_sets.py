@@ -14,7 +14,7 @@ import pytest
 from dpsketch.errors import InvalidInput, SpecMismatch
 from dpsketch.hashing import fingerprint
 from dpsketch.local import group_by_person
-from dpsketch.local.protocol import People, read_people, read_single_items
+from dpsketch.local.protocol import read_people, read_single_items
 
 SETS = [["a", "b"], [], ["c"], ["a", "c", "d"]]
 FLAT = ["a", "b", "c", "a", "c", "d"]
@@ -26,20 +26,15 @@ sliced = pa.array([["x"], *SETS, ["y", "z"]]).slice(1, 4)
     "sets",
     [
         SETS,
-        tuple(map(tuple, SETS)),
-        [*SETS[:1], None, *SETS[2:]],
-        [["a", None, "b"], [], ["c", None], ["a", "c", "d"]],
-        [np.array(one, dtype=object) for one in SETS],
+        [["a", None, "b"], None, ("c", None), np.array(["a", "c", "d"], dtype=object)],
         pa.array(SETS),
-        pa.array(SETS, pa.large_list(pa.large_string())),
         pa.array([["a", None, "b"], None, ["c"], ["a", "c", "d"]]),
         sliced,
         pa.chunked_array([pa.array(SETS[:1]), pa.array(SETS[1:])]),
         pa.array(SETS, pa.list_(pa.dictionary(pa.int32(), pa.string()))),
         pd.Series(SETS),
         pl.Series(SETS),
-        (OFFSETS, FLAT),
-        (OFFSETS.astype(np.uint32), pa.array(FLAT)),
+        (OFFSETS.astype(np.uint32), FLAT),
         (OFFSETS, np.array(FLAT)),
     ],
 )
@@ -48,79 +43,32 @@ def test_every_container_gives_the_same_people(sets: Any) -> None:
     assert people.offsets.tolist() == OFFSETS.tolist()
     assert (people.prints == fingerprint(FLAT).fingerprints).all()
     assert len(people) == 4
-
-
-def test_sets_frozensets_and_integers() -> None:
-    assert sorted(read_people([{"a", "b"}]).prints) == sorted(fingerprint(["a", "b"]).fingerprints)
-    assert (read_people([[1, 2], [3]]).prints == fingerprint([1, 2, 3]).fingerprints).all()
-    assert len(read_people(pa.array([[1, 2], [3, 4]], pa.list_(pa.int64(), 2))).prints) == 4
-
-
-@pytest.mark.parametrize(
-    "empty", [[], [[], []], pa.array([], pa.list_(pa.string())), pa.nulls(3), pa.chunked_array([], pa.list_(pa.int8()))]
-)
-def test_nobody_and_nothing(empty: Any) -> None:
-    assert len(read_people(empty).prints) == 0
-    assert len(read_people(empty)) == len(empty)
+    with pytest.raises(SpecMismatch):
+        read_people(sets, "int")
+    for empty in ([], [[], []], pa.nulls(3)):
+        assert (len(read_people(empty)), len(read_people(empty).prints)) == (len(empty), 0)
 
 
 @pytest.mark.parametrize(
     "bad",
     [
         None,
-        7,
         "ab",
         ["ab", "cd"],
-        [1, 2],
         [["a"], 3],
         [[1.5]],
         [["a", 1]],
         pa.array(["a", "b"]),
-        pa.array([1, 2]),
         (np.array([0, 2]), FLAT),
-        (np.array([1, 6]), FLAT),
         (np.array([0, 4, 3, 6]), FLAT),
         (np.array([0.0, 6.0]), FLAT),
         (np.array([], np.int64), []),
-        (np.array([[0, 6]]), FLAT),
     ],
 )
 def test_bad_sets_are_refused(bad: Any) -> None:
     with pytest.raises(InvalidInput) as refusal:
         read_people(bad)
     assert "ab" not in str(refusal.value).replace("table", "")
-
-
-def test_a_key_type_is_held_to() -> None:
-    with pytest.raises(SpecMismatch):
-        read_people(SETS, "int")
-
-
-def test_taking_people_and_making_keys_distinct() -> None:
-    people = People(OFFSETS.astype(np.int64), np.array([5, 5, 3, 9, 1, 9], np.uint64))
-    taken = people.take(np.array([3, 0]))
-    assert taken.offsets.tolist() == [0, 3, 5]
-    assert taken.prints.tolist() == [9, 1, 9, 5, 5]
-    assert people.take(np.array([False, True, True, False])).prints.tolist() == [3]
-    distinct = people.distinct()
-    assert distinct.offsets.tolist() == [0, 1, 1, 2, 4]
-    assert distinct.prints.tolist() == [5, 3, 1, 9]
-
-
-def test_single_items() -> None:
-    assert (read_single_items(["a", "b"]).prints == fingerprint(["a", "b"]).fingerprints).all()
-    with pytest.raises(InvalidInput, match="null"):
-        read_single_items(["a", None])
-    with pytest.raises(InvalidInput):
-        read_single_items(read_people(SETS))
-
-
-def test_records_are_grouped_by_person() -> None:
-    users = ["u", "v", "u", None, "v", "u"]
-    offsets, values = group_by_person(users, [1, 2, 3, 4, 5, 1])
-    groups = sorted(tuple(values[a:b].to_pylist()) for a, b in itertools.pairwise(offsets))
-    assert groups == [(1, 3, 1), (2, 5)]
-    assert len(read_people((offsets, values))) == 2
 
 
 def test_people_are_told_apart_as_users_of_a_sketch_are() -> None:
@@ -130,7 +78,10 @@ def test_people_are_told_apart_as_users_of_a_sketch_are() -> None:
             group_by_person(users, ["a", "b"])
     offsets, values = group_by_person(pa.array([float("nan"), float("nan"), 7.0]), ["a", "b", "c"])
     assert (offsets.tolist(), values.to_pylist()) == ([0, 1], ["c"])
-    offsets, _ = group_by_person(pa.array([5, 7, 5]).dictionary_encode(), ["a", "b", "c"])
-    assert sorted(np.diff(offsets)) == [1, 2]
+    for users in (pa.array([5, None, 7, 5]).dictionary_encode(), ["u", None, "v", "u"]):
+        offsets, values = group_by_person(users, ["a", "b", "c", "a"])
+        assert sorted(tuple(values[a:b].to_pylist()) for a, b in itertools.pairwise(offsets)) == [("a", "a"), ("c",)]
+    with pytest.raises(InvalidInput, match="null"):
+        read_single_items(["a", None])
     with pytest.raises(InvalidInput, match="another length"):
         group_by_person([1, 2, 3], ["a", "b"])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pyarrow as pa
 import pytest
 
 from dpsketch import local
@@ -16,17 +17,11 @@ EIGHT = [str(number) for number in range(8)]
 
 ROWS: list[tuple[Any, str]] = [
     (local.SubsetHashing(epsilon=2.0, max_items=1), "| `SubsetHashing` | 2 | 1 | 2.25 |"),
-    (local.SubsetHashing(epsilon=1.0, max_items=1), "| `SubsetHashing` | 1 | 1 | 3.33 |"),
-    (local.SubsetHashing(epsilon=1.0, max_items=26), "| `SubsetHashing` | 1 | 26 | 126 |"),
     (local.SubsetHashing(epsilon=0.1, max_items=26), "| `SubsetHashing` | 0.1 | 26 | 1,158 |"),
-    (local.SubsetDirect(epsilon=2.0, max_items=1, domain=EIGHT), "| `SubsetDirect`, 8 keys | 2 | 1 | 2.25 |"),
     (local.SubsetDirect(epsilon=1.0, max_items=1, domain=EIGHT), "| `SubsetDirect`, 8 keys | 1 | 1 | 5.66 |"),
-    (local.OptimalLocalHashing(epsilon=2.0), "| `OptimalLocalHashing` | 2 | 1 | 2.25 |"),
     (local.OptimalLocalHashing(epsilon=1.0), "| `OptimalLocalHashing` | 1 | 1 | 3.33 |"),
-    (local.CountMeanSketch(epsilon=2.0, rows=8, width=64), "| `CountMeanSketch` | 2 | 1 | 1.59"),
     (local.CountMeanSketch(epsilon=1.0, rows=8, width=64), "| `CountMeanSketch` | 1 | 1 | 2.57"),
     (local.HadamardCountMean(epsilon=2.0, rows=8, width=64), "| `HadamardCountMean` | 2 | 1 | 1.32 |"),
-    (local.HadamardCountMean(epsilon=1.0, rows=8, width=64), "| `HadamardCountMean` | 1 | 1 | 2.18 |"),
 ]
 
 
@@ -43,35 +38,19 @@ def persons(protocol: Any, table: Any, key: str) -> float:
 
 @pytest.mark.parametrize(("protocol", "row"), ROWS, ids=lambda one: one if isinstance(one, str) else one.name)
 def test_one_forged_report_weighs_what_the_page_says(protocol: Any, row: str) -> None:
-    """Estimates are linear in the reports. So one more that supports a key adds (1 − q)/(p − q) people, exactly.
-
-    Of honest reports by people who hold the key, those are taken that support it: what a forger would send.
-    """
+    """Estimates are linear in the reports. So one more that supports a key adds (1 − q)/(p − q) people, exactly."""
     honest = protocol.report(people(protocol, "1", HONEST))
     before = persons(protocol, honest, "0")
     chance, other = protocol.chances
     weight = (1 - other) / (chance - other)
     drawn = protocol.report(people(protocol, "0", 300))
-    added = []
+    added = -math.inf
     for place in range(300):
-        with_one = persons(protocol, _joined(honest, drawn.slice(place, 1)), "0")
-        added.append(with_one - before)
-        if added[-1] > 0:
+        with_one = pa.concat_tables([honest, drawn.slice(place, 1)]).combine_chunks()
+        added = max(added, persons(protocol, with_one, "0") - before)
+        if added > 0:
             break
-    assert max(added) == pytest.approx(weight, rel=1e-9, abs=1e-6)
-    stated = float(row.split("|")[4].split(",")[0] if "every" in row else row.split("|")[4].replace(",", "").split()[0])
+    assert added == pytest.approx(weight, rel=1e-9, abs=1e-6)
+    stated = float(row.split("|")[4].replace(",", "").split()[0])
     assert stated == pytest.approx(weight, abs=0.006 if weight < 100 else 0.5)
     assert row in PAGE.read_text(encoding="utf-8")
-
-
-def _joined(*tables: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.concat_tables(tables).combine_chunks()
-
-
-def test_an_honest_report_weighs_one_person_on_average() -> None:
-    """The twin: over 4,000 honest reports the mean is 1 within five deviations, as with probability 1 − 6e-7."""
-    protocol = local.SubsetHashing(epsilon=2.0, max_items=1)
-    found = persons(protocol, protocol.report([["0"]] * 4000), "0") / 4000
-    assert abs(found - 1) < 5 * np.sqrt(protocol.variance(1.0, 4000))

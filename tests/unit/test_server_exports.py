@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
-import tempfile
 import threading
 import tracemalloc
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -24,7 +24,6 @@ from dpsketch.local import hashed
 from dpsketch.local.tallies import Growing
 from dpsketch.server import answers, collection_routes
 from dpsketch.server.app import create_app
-from dpsketch.server.database import StorageFailed
 from dpsketch.server.releases import Releases
 from dpsketch.server.service import Service
 from dpsketch.server.settings import Settings
@@ -58,11 +57,8 @@ class Encoding:
 def test_reports_are_stored_while_an_export_is_made_and_strangers_share_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The export stops in its middle until reports have come, been stored and been acknowledged."""
+    """The large export stops in its middle until reports have come, been stored and been acknowledged."""
     encoding = Encoding()
-    monkeypatch.setattr(collection_routes, "files", type("files", (), {"encode": encoding}))
-    for module, name in ((answers, "LARGE"), (collection_routes, "LARGE_ANSWER")):
-        monkeypatch.setattr(module, name, 1000)
     app = create_app(Settings(store=str(tmp_path / "s.db"), public=frozenset({"read"})))
 
     async def work() -> None:
@@ -71,10 +67,20 @@ def test_reports_are_stored_while_an_export_is_made_and_strangers_share_it(
             app.router.lifespan_context(app),
             httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
         ):
+            assert len(gc.get_objects()) < gc.get_freeze_count() / 10, "what was there at the start is left out"
             service: Service = app.state.service
+            small = service.aggregates.create("small", PROTOCOL.to_json(), None)
+            for number in (1, 2):
+                await service.store(small, compact(10))
+                exported = await client.get(f"/v1/collections/{small.row.id}/export")
+                assert users_of(exported.content) == 10 * number, "a small export is never old"
+
+            monkeypatch.setattr(collection_routes, "files", type("files", (), {"encode": encoding}))
+            for module, name in ((answers, "LARGE"), (collection_routes, "LARGE_ANSWER")):
+                monkeypatch.setattr(module, name, 1000)
             aggregate = service.aggregates.create("c", PROTOCOL.to_json(), ["a"])
-            assert (await service.store(aggregate, compact(500))).accepted == 500
             address = f"/v1/collections/{aggregate.row.id}/export"
+            assert (await service.store(aggregate, compact(500))).accepted == 500
             first = asyncio.create_task(client.get(address))
             assert await asyncio.to_thread(encoding.reached.wait, 20)
 
@@ -92,44 +98,9 @@ def test_reports_are_stored_while_an_export_is_made_and_strangers_share_it(
             await service.close(aggregate)
             assert users_of((await client.get(address)).content) == 1200, "once it is closed, all of it"
 
+    before = gc.get_freeze_count()
     asyncio.run(work())
-
-
-def test_a_small_export_is_never_old(tmp_path: Path) -> None:
-    app = create_app(Settings(store=str(tmp_path / "s.db"), public=frozenset({"read"})))
-
-    async def work() -> None:
-        transport = httpx.ASGITransport(app)
-        async with (
-            app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
-        ):
-            service: Service = app.state.service
-            aggregate = service.aggregates.create("c", PROTOCOL.to_json(), None)
-            for number in (1, 2, 3):
-                await service.store(aggregate, compact(10))
-                exported = await client.get(f"/v1/collections/{aggregate.row.id}/export")
-                assert users_of(exported.content) == 10 * number
-
-    asyncio.run(work())
-
-
-def test_a_snapshot_copies_no_report_and_stays_what_it_is() -> None:
-    collector = PROTOCOL.collector()
-    collector.receive(PROTOCOL.to_bytes(PROTOCOL.report([["a"]] * 900)))
-    snapshot = collector.copy()
-    assert np.shares_memory(snapshot._ids.rows(), collector._ids.rows())
-    for name, values in collector.tally.columns().items():
-        assert np.shares_memory(snapshot.tally.columns()[name], values)
-    before = files.encode(snapshot.to_document())
-    assert before == files.encode(collector.to_document())
-    columns = PROTOCOL.form.from_bytes(compact(50))
-    collector.unseen(columns)  # enters them and takes them out again
-    assert files.encode(snapshot.to_document()) == before
-    for _ in range(3):
-        collector.receive(PROTOCOL.to_bytes(PROTOCOL.report([["b"]] * 900)))
-    assert files.encode(snapshot.to_document()) == before
-    assert collector.users == 3600
+    assert gc.get_freeze_count() <= before, "and taken up again at the end"
 
 
 def test_copies_of_a_growing_array_go_their_own_ways() -> None:
@@ -145,19 +116,6 @@ def test_copies_of_a_growing_array_go_their_own_ways() -> None:
     assert first.memory == 14 * 8
 
 
-def test_a_copy_of_a_collector_goes_its_own_way() -> None:
-    first = PROTOCOL.collector()
-    reports = PROTOCOL.to_bytes(PROTOCOL.report([["a"]] * 60))
-    first.receive(reports[:20])
-    second = first.copy()
-    first.receive(reports[20:40])
-    second.receive(reports[30:])
-    assert (first.users, second.users) == (40, 50)
-    assert first.receive(reports).repeated == 40
-    assert second.receive(reports).repeated == 50
-    assert files.encode(first.to_document()) == files.encode(second.to_document())
-
-
 @pytest.mark.parametrize("few", [1, 8, 1 << 18])
 def test_cells_are_how_often_each_bucket_was_named(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sorted where pairs are more than the reports; counted, whole or a part at a time, where they are not."""
@@ -170,63 +128,35 @@ def test_cells_are_how_often_each_bucket_was_named(few: int, monkeypatch: pytest
         assert list(zip(cells.numbers.tolist(), cells.sizes.tolist(), strict=True)) == sorted(expected.items())
 
 
-def test_a_large_answer_is_a_file_without_a_name_that_is_gone_with_it(tmp_path: Path) -> None:
-    tempfile.tempdir = str(tmp_path)
-    try:
-        answer = answers.Spooled(bytes(range(256)) * 4096, {"X": "y"})
-    finally:
-        tempfile.tempdir = None
-    assert list(tmp_path.iterdir()) == []
-    assert answer.headers["content-length"] == str(1 << 20)
-    number = answer._file
+async def downloaded(app: Starlette, path: str, began: Callable[[], Awaitable[None]]) -> list[bytes]:
+    """Ask the application itself, take the first piece, wait, and take the others."""
+    scope = {
+        "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"", "app": app,
+        "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1), "server": ("localhost", 80),
+        "scheme": "http", "root_path": "", "http_version": "1.1",
+    }  # fmt: skip
+    got: list[dict[str, Any]] = []
 
-    async def whole(answer: answers.Spooled) -> bytes:
-        return b"".join([piece async for piece in answer._pieces()])
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(3600)
+        raise AssertionError
 
-    assert asyncio.run(whole(answer)) == bytes(range(256)) * 4096
-    del answer
-    gc.collect()
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(number)
+    async def send(message: Any) -> None:
+        got.append(message)
+        if len(got) == 2:
+            await began()
 
-
-def test_where_there_is_no_room_for_a_large_answer_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", "/nowhere/at/all")
-    with pytest.raises(StorageFailed, match="temporary files"):
-        answers.Spooled(b"x", {})
-
-
-def test_large_answers_are_sent_at_one_rate_however_many_take_them() -> None:
-    now = 100.0
-    pace = answers.Pace(1000.0, clock=lambda: now)
-    assert [pace.wait(500) for _ in range(4)] == [0.0, 0.5, 1.0, 1.5]
-    now = 101.0
-    assert pace.wait(500) == 1.0
-    now = 200.0
-    assert pace.wait(500) == 0.0, "what was not used is not saved up"
-
-
-def test_a_running_service_is_not_looked_through_for_garbage(tmp_path: Path) -> None:
-    """All that was there at its start is left out, and taken up again when it ends."""
-    app = create_app(Settings(store=str(tmp_path / "s.db"), public=frozenset({"read"})))
-    before = gc.get_freeze_count()
-
-    async def work() -> None:
-        async with app.router.lifespan_context(app):
-            assert gc.get_freeze_count() > 10_000
-            assert len(gc.get_objects()) < gc.get_freeze_count() / 10
-
-    asyncio.run(work())
-    assert gc.get_freeze_count() <= before
-
-
-# Files of releases.
-
-DOWNLOADS = 16
+    await app(scope, receive, send)
+    parts = got[1:]
+    assert [part.get("more_body", False) for part in parts] == [True] * (len(parts) - 1) + [False]
+    return [part["body"] for part in parts]
 
 
 def test_slow_downloads_share_one_file_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each reader takes the first piece and then nothing; all of them together hold less than the file twice."""
+    """Each reader takes the first piece and then nothing; all of them together hold less than the file twice.
+
+    An answer in memory comes in pieces as well: it is not copied whole for each connection that takes it slowly.
+    """
     sketch = dps.CountSketch(rows=5, width=1 << 17, unit=dps.per_record())
     sketch.release(epsilon=0.01, delta=1e-6).save(tmp_path / "large.dps")
     content = (tmp_path / "large.dps").read_bytes()
@@ -237,77 +167,28 @@ def test_slow_downloads_share_one_file_on_the_disk(tmp_path: Path, monkeypatch: 
         Releases, "content", lambda self, served: (read.append(served.id), of_releases(self, served))[1]
     )
     app = create_app(Settings(str(tmp_path / "s.db"), mounts=(tmp_path,), public=frozenset({"read"})))
+    app.router.routes.insert(0, Route("/memory", lambda _: Response(content)))
 
     async def work() -> None:
         async with app.router.lifespan_context(app):
-            service: Service = app.state.service
-            [shown] = service.releases.views()
-            path, go_on = f"/v1/releases/{shown['id']}/file", asyncio.Event()
-            scope = {
-                "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"",
-                "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1), "scheme": "http",
-                "server": ("localhost", 80), "root_path": "", "http_version": "1.1",
-            }  # fmt: skip
+            [shown] = app.state.service.releases.views()
+            path, go_on, waiting = f"/v1/releases/{shown['id']}/file", asyncio.Event(), list[int]()
 
-            async def receive() -> dict[str, Any]:
-                await asyncio.sleep(3600)
-                raise AssertionError
+            async def began() -> None:
+                waiting.append(1)
+                await go_on.wait()
 
-            async def download() -> list[dict[str, Any]]:
-                got: list[dict[str, Any]] = []
-
-                async def send(message: Any) -> None:
-                    got.append(message)
-                    if len(got) == 2:
-                        waiting.append(1)
-                        await go_on.wait()
-
-                await app({**scope, "app": app}, receive, send)
-                return got
-
-            waiting: list[int] = []
-            gc.collect()
             tracemalloc.start()
-            tasks = [asyncio.create_task(download()) for _ in range(DOWNLOADS)]
-            while len(waiting) < DOWNLOADS:
+            tasks = [asyncio.create_task(downloaded(app, path, began)) for _ in range(8)]
+            while len(waiting) < len(tasks):
                 await asyncio.sleep(0.01)
             held, _ = tracemalloc.get_traced_memory()
             tracemalloc.stop()
-            assert held < 2 * len(content) + DOWNLOADS * (1 << 19)
+            assert held < 2 * len(content) + len(tasks) * (1 << 19)
             go_on.set()
-            for got in await asyncio.gather(*tasks):
-                parts = [message["body"] for message in got if message["type"] == "http.response.body"]
+            for parts in [*await asyncio.gather(*tasks), await downloaded(app, "/memory", began)]:
                 assert b"".join(parts) == content
                 assert max(map(len, parts)) <= 1 << 18
             assert len(read) == 1
 
     asyncio.run(work())
-
-
-def test_a_large_answer_is_sent_in_pieces(tmp_path: Path) -> None:
-    """An answer in memory is not copied whole for each connection that takes it slowly."""
-    app = create_app(Settings(str(tmp_path / "s.db"), public=frozenset({"read"})))
-    body = os.urandom(1_000_001)
-    app.router.routes.insert(0, Route("/large", lambda _: Response(body)))
-    sent: list[Any] = []
-
-    async def work() -> None:
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": b"", "more_body": False}
-
-        scope = {
-            "type": "http", "method": "GET", "path": "/large", "raw_path": b"/large", "query_string": b"",
-            "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1), "scheme": "http", "root_path": "",
-            "server": ("localhost", 80), "http_version": "1.1",
-        }  # fmt: skip
-        async with app.router.lifespan_context(app):
-            await app(scope, receive, send)
-
-    asyncio.run(work())
-    parts = sent[1:]
-    assert b"".join(part["body"] for part in parts) == body
-    assert max(len(part["body"]) for part in parts) <= 1 << 18
-    assert [part.get("more_body", False) for part in parts] == [True] * (len(parts) - 1) + [False]

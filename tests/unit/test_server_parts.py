@@ -1,91 +1,65 @@
-"""The service's parts, each alone: logs, tokens, storage that fails, and reports in compact and Arrow form."""
+"""The service's parts, each alone: logs, the store, tickets, and the limit of a collection."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
-import math
-import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
+import httpx
 import pytest
 
-from dpsketch import local
-from dpsketch._arrow_stream import read_flat
-from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.server import telemetry
-from dpsketch.server.aggregates import Aggregates
-from dpsketch.server.answers import finite, reply
-from dpsketch.server.auth import Tokens, require
-from dpsketch.server.database import StorageFailed
+from dpsketch.errors import FileRefused
+from dpsketch.server.aggregates import Aggregate, Aggregates
 from dpsketch.server.refusals import Refused
 from dpsketch.server.reports import Collecting, Outcome
-from dpsketch.server.settings import Limits
-from dpsketch.server.storage import Chunk, Mark, Storage, Token, digest_of, new_token
+from dpsketch.server.service import running
+from dpsketch.server.settings import Limits, Settings
+from dpsketch.server.storage import CollectionPlan, Mark, Storage
 from dpsketch.server.telemetry import Metrics
-
-PROTOCOL = local.SubsetHashing(epsilon=2.0, max_items=1)
+from serving import PROTOCOL, inside, new_token, objects
 
 
 def compact(number: int) -> list[bytes]:
     return PROTOCOL.to_bytes(PROTOCOL.report([["a"]] * number))
 
 
-# Logs and replies.
+def test_a_log_line_tells_where_and_never_what() -> None:
+    """A warning of NumPy's in a thread of the service went to standard error as it was, and was no JSON.
 
-
-def test_a_log_line_tells_where_and_never_what(capsys: pytest.CaptureFixture[str]) -> None:
-    root, ours = logging.getLogger(), logging.getLogger("dpsketch.server")
-    before = root.handlers, root.level, ours.level
-    try:
-        telemetry.configure("info")
-        telemetry.log("info", "started", releases=3)
-        try:
-            raise ValueError("a secret key")
-        except ValueError:
-            logging.getLogger("some.library").exception("failed for %s", "10.0.0.7")
-        logging.getLogger("some.library").info("chatter")
-    finally:
-        root.handlers, root.level, ours.level = before
-    first, second = map(json.loads, capsys.readouterr().err.splitlines())
-    assert (first["event"], first["level"], first["releases"]) == ("started", "info", 3)
-    assert (second["event"], second["error"], second["logger"]) == ("failed for %s", "ValueError", "some.library")
-    assert second["place"].rpartition(":")[0].endswith("test_server_parts")
-    assert "secret" not in str(second)
-    assert "10.0.0.7" not in str(second)
-
-
-def test_what_python_itself_would_write_is_a_line_of_the_log() -> None:
-    """A warning of NumPy's in a thread of the service went to standard error as it was, and was no JSON."""
+    Uvicorn logs what stopped the start as text, exception and all.
+    """
     program = """
-import threading, numpy as np
+import logging, threading, numpy as np
 from dpsketch.server import telemetry
 telemetry.configure("info")
+telemetry.log("info", "started", releases=3)
+try:
+    raise ValueError("the password of ann")
+except ValueError:
+    logging.getLogger("some.library").exception("failed for %s", "10.0.0.7")
+logging.getLogger("some.library").info("chatter")
 np.array([1e308]) * 10
 thread = threading.Thread(target=lambda: 1 / 0)
 thread.start()
 thread.join()
+logging.getLogger("uvicorn.error").error("Traceback (most recent call last):\\n...\\nValueError: the password of ann")
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     lines = [json.loads(line) for line in done.stderr.splitlines()]
-    assert [line["event"] for line in lines] == ["warning of a library", "thread ended"]
-
-
-def test_replies_are_json_whatever_the_numbers() -> None:
-    assert finite({"a": [1.0, math.inf, (math.nan, -math.inf)], "b": "x"}) == {"a": [1.0, None, [None, None]], "b": "x"}
-    assert json.loads(reply({"key": b"\xff/a"}).body) == {"key": "\\xff/a"}
-    with pytest.raises(TypeError):
-        reply({"key": object()})
-
-
-# Tokens and the store.
+    events = ["started", "failed for %s", "warning of a library", "thread ended", "the application did not start"]
+    assert [line["event"] for line in lines] == events
+    assert (lines[0]["level"], lines[0]["releases"]) == ("info", 3)
+    assert (lines[1]["error"], lines[1]["logger"]) == ("ValueError", "some.library")
+    assert "place" in lines[1]
+    assert "ann" not in done.stderr
+    assert "10.0.0.7" not in done.stderr
 
 
 @pytest.fixture
@@ -95,31 +69,12 @@ def storage(tmp_path: Path) -> Iterator[Storage]:
     opened.close()
 
 
-def test_tokens_come_into_effect_and_go(storage: Storage) -> None:
-    tokens = Tokens(storage, frozenset({"collect"}))
-    assert tokens.caller(None).scopes == {"collect"}
-    secret = new_token()
-    assert len(secret) >= 43
-    storage.add_token(Token("id", "name", "read"), digest_of(secret))
-    with pytest.raises(Refused):
-        tokens.caller(f"Bearer {secret}")
-    tokens.refresh()
-    caller = tokens.caller(f"bearer {secret}")
-    assert caller.scopes == {"read", "collect"}
-    require(caller, "read")
-    with pytest.raises(Refused) as refusal:
-        require(caller, "admin")
-    assert refusal.value.status_code == 403
-    assert storage.revoke_token("id")
-    assert not storage.revoke_token("id")
-    tokens.refresh()
-    with pytest.raises(Refused):
-        tokens.caller(f"Bearer {secret}")
-
-
 def test_a_store_is_for_its_owner_and_for_one_process(tmp_path: Path, storage: Storage) -> None:
     assert (tmp_path / "store.db").stat().st_mode & 0o077 == 0
     storage.claim()
+    assert storage._writer is not None
+    assert storage._writer.value("PRAGMA synchronous") == 2  # FULL: the log is synchronised at every commit
+    assert storage._writer.value("PRAGMA journal_mode") == "wal"
     second = Storage(str(tmp_path / "store.db"))
     with pytest.raises(FileRefused, match="another process"):
         second.claim()
@@ -128,221 +83,100 @@ def test_a_store_is_for_its_owner_and_for_one_process(tmp_path: Path, storage: S
     second.close()
 
 
-def test_a_commit_on_sqlite_waits_for_the_disk(storage: Storage) -> None:
-    """2 is FULL: the log is synchronised at every commit."""
+@asynccontextmanager
+async def collecting_in(storage: Storage) -> AsyncIterator[tuple[Collecting, Aggregate]]:
+    """Collect into a new collection of a store, from a queue for 200 reports."""
     storage.claim()
-    assert storage._writer is not None
-    assert storage._writer.value("PRAGMA synchronous") == 2
-    assert storage._writer.value("PRAGMA journal_mode") == "wal"
-
-
-@pytest.mark.parametrize("url", ["mysql://x/y", "sqlite://", "sqlite:///:memory:", "://", "/no/such/folder/x.db"])
-def test_a_store_that_cannot_be_is_refused(url: str) -> None:
-    with pytest.raises(InvalidInput):
-        Storage(url)
-
-
-class Unsure(Storage):
-    """A store whose writes take place and then fail, as when a connection breaks during a commit."""
-
-    broken = False
-
-    def append(self, *given: Any) -> list[Chunk]:
-        written = super().append(*given)
-        if self.broken:
-            self._next -= len(written)
-            raise StorageFailed("the connection was lost")
-        return written
-
-
-def test_a_write_of_which_nobody_knows_whether_it_took_place_counts_once(tmp_path: Path) -> None:
-    async def work() -> None:
-        storage = Unsure(str(tmp_path / "store.db"))
-        storage.claim()
-        aggregates = Aggregates(storage)
-        aggregate = aggregates.create("x", PROTOCOL.to_json(), None)
-        collecting = Collecting(storage, aggregates, Limits(waiting=1 << 20), Metrics())
-        collecting.start()
-        first, second = b"".join(compact(10)), b"".join(compact(10))
-        assert await collecting.submit(aggregate, first) == Outcome(10, 0, 0)
-        storage.broken = True
-        with pytest.raises(StorageFailed):
-            await collecting.submit(aggregate, second)
-        assert aggregate.reports == 10
-        storage.broken = False
-        assert await collecting.submit(aggregate, second) == Outcome(0, 10, 0)
-        assert aggregate.reports == 20
-        await collecting.stop()
-        storage.close()
-
-    asyncio.run(work())
-    reopened = Storage(str(tmp_path / "store.db"))
-    reopened.claim()
-    again = Aggregates(reopened)
-    again.load()
-    assert [each.reports for each in again] == [20]
-    reopened.close()
+    aggregates = Aggregates(storage)
+    aggregate = aggregates.create("x", PROTOCOL.to_json(), None)
+    collecting = Collecting(storage, aggregates, Limits(waiting=200 * PROTOCOL.form.size), Metrics())
+    collecting.start()
+    yield collecting, aggregate
+    await collecting.stop()
 
 
 def test_of_two_reports_that_come_at_once_with_one_ticket_one_is_stored(storage: Storage) -> None:
     async def work() -> None:
-        storage.claim()
-        aggregates = Aggregates(storage)
-        aggregate = aggregates.create("x", PROTOCOL.to_json(), None)
-        collecting = Collecting(storage, aggregates, Limits(waiting=1 << 20), Metrics())
-        collecting.start()
-        mark = Mark(aggregate.row.id, 1, "00")
-        both = (collecting.submit(aggregate, each, mark) for each in compact(2))
-        stored, refused = await asyncio.gather(*both, return_exceptions=True)
-        assert stored == Outcome(1, 0, 0)
-        assert isinstance(refused, Refused)
-        assert aggregate.reports == 1
-        await collecting.stop()
+        async with collecting_in(storage) as (collecting, aggregate):
+            mark = Mark(aggregate.row.id, 1, "00")
+            both = (collecting.submit(aggregate, each, mark) for each in compact(2))
+            stored, refused = await asyncio.gather(*both, return_exceptions=True)
+            assert stored == Outcome(1, 0, 0)
+            assert isinstance(refused, Refused)
+            assert aggregate.reports == 1
 
     asyncio.run(work())
 
 
 def test_a_queue_that_is_full_says_so_and_many_requests_share_a_commit(storage: Storage) -> None:
     async def work() -> None:
-        storage.claim()
-        aggregates = Aggregates(storage)
-        aggregate = aggregates.create("x", PROTOCOL.to_json(), None)
-        collecting = Collecting(storage, aggregates, Limits(waiting=200 * PROTOCOL.form.size), Metrics())
-        collecting.start()
-        with pytest.raises(Refused) as refusal:
-            await collecting.submit(aggregate, b"".join(compact(201)))
-        assert refusal.value.status_code == 503
-        messages = compact(100)
-        answers = await asyncio.gather(*(collecting.submit(aggregate, each) for each in messages + messages[:50]))
-        assert answers == [Outcome(1, 0, 0)] * 100 + [Outcome(0, 1, 0)] * 50
-        assert storage.newest < 10, "a hundred requests were not committed in groups"
-        kept = b"".join(storage.contents([chunk.number for chunk in storage.chunks()]))
-        assert len(kept) == 100 * PROTOCOL.form.size
-        await collecting.stop()
+        async with collecting_in(storage) as (collecting, aggregate):
+            with pytest.raises(Refused) as refusal:
+                await collecting.submit(aggregate, b"".join(compact(201)))
+            assert refusal.value.status_code == 503
+            messages = compact(100)
+            answers = await asyncio.gather(*(collecting.submit(aggregate, each) for each in messages + messages[:50]))
+            assert answers == [Outcome(1, 0, 0)] * 100 + [Outcome(0, 1, 0)] * 50
+            assert storage.newest < 10, "a hundred requests were not committed in groups"
+            kept = b"".join(storage.contents([chunk.number for chunk in storage.chunks()]))
+            assert len(kept) == 100 * PROTOCOL.form.size
         with pytest.raises(Refused):
             await collecting.submit(aggregate, messages[0])
 
     asyncio.run(work())
 
 
-def test_small_chunks_are_joined_and_the_order_of_arrival_is_lost(storage: Storage) -> None:
-    storage.claim()
-    aggregates = Aggregates(storage)
-    aggregate = aggregates.create("x", PROTOCOL.to_json(), None)
-    messages = compact(300)
-    for message in messages:
-        (chunk,) = storage.append([(aggregate.row.id, 1, message)], {})
-        aggregate.count(aggregate.form.from_bytes(message))
-        aggregate.add_chunk(chunk)
-    aggregates.compact(aggregate)
-    (joined,) = storage.chunks()
-    assert joined.reports == 300
-    (content,) = storage.contents([joined.number])
-    size = PROTOCOL.form.size
-    assert sorted(content[at : at + size] for at in range(0, len(content), size)) == sorted(messages)
-    assert content == PROTOCOL.form.by_identifier(b"".join(reversed(messages)))
-    aggregates.compact(aggregate)
-    assert storage.chunks() == [joined]
+def test_requests_that_come_together_do_not_fill_a_collection_beyond_its_limit(tmp_path: Path) -> None:
+    """Of two collections one has the service's own limit, and one a lower one."""
+    store = str(tmp_path / "x.db")
+    headers = {"Authorization": f"Bearer {new_token(store, 'admin')}"}
+
+    async def filled(client: httpx.AsyncClient, most: int, **more: int) -> None:
+        asked = {"name": "x", "spec": PROTOCOL.to_json(), **more}
+        made = (await client.post("/v1/collections", json=asked, headers=headers)).json()
+        address = f"/v1/collections/{made['id']}"
+        sent = (client.post(f"{address}/reports", json=each, headers=headers) for each in objects(40))
+        told = await asyncio.gather(*sent)
+        assert Counter(each.status_code for each in told) == {202: most, 409: 40 - most}
+        assert {each.json()["error"]["code"] for each in told if each.status_code == 409} == {"full"}
+        assert (await client.get(f"{address}/counters", headers=headers)).json()["accepted"] == most
+
+    async def work() -> None:
+        async with inside(Settings(store, limits=Limits(max_reports=20))) as client:
+            await filled(client, 20)
+            await filled(client, 10, max_reports=10)
+
+    asyncio.run(work())
 
 
-# Reports from people one does not trust.
+async def together(collecting: Collecting, aggregate: Aggregate, sent: list[bytes], **more: Any) -> list[Outcome]:
+    """Submit requests that one commit takes together."""
+    return await asyncio.gather(*(collecting.submit(aggregate, each, **more) for each in sent))
 
 
-def test_compact_reports_are_split_as_one_by_one() -> None:
-    messages = compact(20)
-    other = local.SubsetHashing(epsilon=1.0, max_items=1)
-    messages[3] = b"\x09" + messages[3][1:]
-    messages[5] = other.to_bytes(other.report([["a"]]))[0]
-    whole, one_by_one = PROTOCOL.form.split(b"".join(messages) + b"x"), PROTOCOL.form.parse([*messages, b"x"])
-    assert (whole.malformed, whole.other_spec) == (one_by_one.malformed, one_by_one.other_spec) == (2, 1)
-    for name, column in one_by_one.columns.items():
-        assert np.array_equal(whole.columns[name], column)
-    assert len(PROTOCOL.form.split(b"").columns["id"]) == 0
+def test_what_finds_no_room_is_not_stored_and_says_so(tmp_path: Path) -> None:
+    """A report that was refused with its batch is new where it comes again, in the same commit or later.
 
+    A ticket whose report found no room is not used up.
+    """
 
-def stream_of(table: pa.Table, **options: Any) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
-        writer.write_table(table, max_chunksize=4)
-    return bytes(sink.getvalue().to_pybytes())
+    async def work() -> None:
+        async with running(Settings(str(tmp_path / "x.db"))) as service:
+            aggregate = service.aggregates.create("x", PROTOCOL.to_json(), None, CollectionPlan(max_reports=3))
+            a, b, c, d, e = PROTOCOL.to_bytes(PROTOCOL.report([["a"]] * 5))
+            told = await together(service.collecting, aggregate, [a + b, c + d, d, a, e, e])
+            # c and d together are too many; d alone is not, and then nothing is left for e.
+            assert told == [
+                Outcome(2, 0, 0), Outcome(0, 0, 0, full=2), Outcome(1, 0, 0), Outcome(0, 1, 0),
+                Outcome(0, 0, 0, full=1), Outcome(0, 0, 0, full=1),
+            ]  # fmt: skip
+            assert aggregate.reports == 3
+            # Those that are stored can be sent again; the others are still refused.
+            told = await together(service.collecting, aggregate, [a + b + d, a + c, e])
+            assert told == [Outcome(0, 3, 0), Outcome(0, 1, 0, full=1), Outcome(0, 0, 0, full=1)]
+            mark = Mark(aggregate.row.id, 1, "m")
+            assert await together(service.collecting, aggregate, [e], mark=mark) == [Outcome(0, 0, 0, full=1)]
+            assert service.storage.used_marks([mark]) == set()
+            assert aggregate.reports == 3
 
-
-@pytest.mark.parametrize(
-    "protocol", [PROTOCOL, local.CountMeanSketch(epsilon=2.0, rows=4, width=20)], ids=lambda one: one.name
-)
-def test_an_arrow_stream_is_read_as_pyarrow_reads_it(protocol: local.LocalProtocol) -> None:
-    table = protocol.report(["a"] * 11 if protocol.name == "count-mean-sketch" else [["a"]] * 11)
-    expected, _ = protocol.form.from_table(table)
-    assert expected is not None
-    for data in (stream_of(table), stream_of(table)[:-8], stream_of(table.slice(0, 0))):
-        parsed = protocol.form.from_stream(data)
-        rows = len(parsed.columns["id"])
-        assert rows in (0, 11)
-        for name, column in expected.items():
-            assert np.array_equal(parsed.columns[name], column[:rows])
-
-
-def test_what_an_arrow_stream_must_not_be() -> None:
-    table = PROTOCOL.report([["a"]] * 8)
-    nulls = pa.table({"x": pa.array([1, None], pa.uint8())})
-    refused = [
-        stream_of(table, compression="zstd"),
-        stream_of(nulls),
-        stream_of(pa.table({"x": ["a"]})),
-        stream_of(pa.table({"x": pa.array([1], pa.int8())})),
-        stream_of(pa.table({"x": pa.array(["a"]).dictionary_encode()})),
-        stream_of(pa.table({"x": [[1]]})),
-        stream_of(pa.table({})),
-        stream_of(table)[:100],
-        b"",
-    ]
-    for data in refused:
-        with pytest.raises(FileRefused):
-            read_flat(data)
-        assert PROTOCOL.form.from_stream(data).malformed == 1
-
-
-def test_a_forged_arrow_stream_is_refused_or_read_within_itself() -> None:
-    """Every 32-bit word of the stream is replaced by odd values; no reading leaves the bytes or claims more rows."""
-    data = stream_of(PROTOCOL.report([["a"]] * 6))
-    for place in range(0, len(data) - 4, 4):
-        for value in (0, 1, 0x7FFFFFFF, 0xFFFFFFFF, 0x80000000, len(data)):
-            forged = data[:place] + struct.pack("<I", value) + data[place + 4 :]
-            parsed = PROTOCOL.form.from_stream(forged)
-            assert len(parsed.columns["id"]) + parsed.malformed + parsed.other_spec <= len(data)
-
-
-def test_unseen_leaves_a_collector_as_it_was_and_a_snapshot_stays(seeded: None) -> None:
-    collector = PROTOCOL.collector()
-    columns = PROTOCOL.form.from_bytes(b"".join(compact(3000)))
-    first = {name: column[:2000] for name, column in columns.items()}
-    assert collector.count(first).all()
-    before = collector.to_document()
-    assert np.array_equal(collector.unseen(columns), np.arange(3000) >= 2000)
-    after = collector.to_document()
-    assert all(np.array_equal(before.arrays[name], after.arrays[name]) for name in before.arrays)
-    snapshot, copy = collector.copy(), collector.copy()
-    told = snapshot.estimate(["a"]).to_json()
-    assert collector.count(columns).sum() == 1000
-    assert (snapshot.users, copy.users, collector.users) == (2000, 2000, 3000)
-    assert snapshot.estimate(["a"]).to_json() == copy.estimate(["a"]).to_json() == told
-    assert copy.count(columns).sum() == 1000
-    assert copy.estimate(["a"]).to_json() == collector.estimate(["a"]).to_json()
-
-
-def test_a_snapshot_of_counters_is_a_copy() -> None:
-    protocol = local.SubsetDirect(epsilon=2.0, max_items=1, domain=["a", "b"])
-    collector = protocol.collector().add(protocol.report([["a"]] * 100))
-    snapshot = collector.copy()
-    told = snapshot.estimate(["a"]).to_json()
-    collector.add(protocol.report([["b"]] * 5000))
-    assert snapshot.estimate(["a"]).to_json() == told != collector.estimate(["a"]).to_json()
-
-
-def test_a_library_that_logs_a_traceback_as_its_message_quotes_nothing() -> None:
-    """Uvicorn logs what stopped the start as text, exception and all."""
-    message = "Traceback (most recent call last):\n  File ...\nValueError: the password of ann"
-    record = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, message, (), None)
-    line = telemetry._Json().format(record)
-    assert json.loads(line)["event"] == "the application did not start"
-    assert "ann" not in line
+    asyncio.run(work())

@@ -17,10 +17,10 @@ from dpsketch.server.settings import Limits, Settings
 from serving import inside
 
 MANY = 5000
-PROTOCOLS = {
-    "subsets": local.SubsetHashing(epsilon=2.0, max_items=1, key_type="text"),
-    "direct": local.SubsetDirect(epsilon=2.0, max_items=1, domain=("a", "b", "c")),
-}
+PROTOCOLS = [
+    local.SubsetHashing(epsilon=2.0, max_items=1, key_type="text"),
+    local.SubsetDirect(epsilon=2.0, max_items=1, domain=("a", "b", "c")),
+]
 
 
 def asked_models() -> list[type[BaseModel]]:
@@ -48,21 +48,17 @@ def bodies(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
         yield {name: [[{}] * MANY]}
 
 
-def test_the_models_of_questions_are_found() -> None:
+def test_a_wrong_question_makes_few_errors_however_long_it_is() -> None:
+    """An error for each element of a list would take seconds, in which no report is stored."""
     found = {each.__name__: lists_of(each) for each in asked_models()}
     assert found["AskKeys"] == ["keys"]
     assert found["AskDensity"] == ["points"]
-    assert found["NewCollection"] == ["candidates"]
-    assert found["AskTop"] == ["candidates"]
-
-
-@pytest.mark.parametrize("model", asked_models(), ids=lambda model: model.__name__)
-def test_a_wrong_question_makes_few_errors_however_long_it_is(model: type[BaseModel]) -> None:
-    """An error for each element of a list would take seconds, in which no report is stored."""
-    for body in bodies(model):
-        with pytest.raises(ValidationError) as raised:
-            model.model_validate(body)
-        assert raised.value.error_count() < 20
+    assert found["NewCollection"] == found["AskTop"] == ["candidates"]
+    for model in asked_models():
+        for body in bodies(model):
+            with pytest.raises(ValidationError) as raised:
+                model.model_validate(body)
+            assert raised.value.error_count() < 20
 
 
 def codes(settings: Settings, address: str, body: bytes, times: int) -> list[int]:
@@ -74,7 +70,7 @@ def codes(settings: Settings, address: str, body: bytes, times: int) -> list[int
     return asyncio.run(work())
 
 
-@pytest.mark.parametrize("body", [b'{"keys":[[]]}', b'{"keys":["a"]}', b"{", b'{"other":1}'])
+@pytest.mark.parametrize("body", [b'{"keys":["a"]}', b"{"])
 def test_reading_a_question_is_charged_as_computing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: bytes
 ) -> None:
@@ -86,27 +82,21 @@ def test_reading_a_question_is_charged_as_computing(
     assert codes(settings, "/v1/releases/x/estimate", body, 3) == [wanted, wanted, 429]
 
 
-def test_a_wrong_question_counts_against_the_rate_of_questions(tmp_path: Path) -> None:
-    settings = Settings(str(tmp_path / "x.db"), public=frozenset({"read"}), limits=Limits(read_rate=1.0))
-    assert codes(settings, "/v1/releases/x/top", b'{"candidates":[[]]}', 4) == [422, 422, 429, 429]
-
-
-@pytest.mark.parametrize("confidence", ["0.9999999999999999", "5e-324", "1e-9"])
-@pytest.mark.parametrize("name", sorted(PROTOCOLS))
-def test_a_confidence_next_to_its_limits_is_answered(tmp_path: Path, name: str, confidence: str) -> None:
-    protocol: Any = PROTOCOLS[name]
-
+def test_a_confidence_next_to_its_limits_is_answered(tmp_path: Path) -> None:
     async def work() -> None:
         async with inside(Settings(str(tmp_path / "x.db"), public=frozenset({"read"}))) as client:
             service = client._transport.app.state.service  # type: ignore[attr-defined]
-            aggregate = service.aggregates.create("x", protocol.to_json(), ["a", "b"])
-            reports = b"".join(protocol.to_bytes(protocol.report([["a"]] * 50)))
-            assert (await service.collecting.submit(aggregate, reports)).accepted == 50
-            # Joint intervals need a confidence still nearer to 1, which may not be a number below 1.
-            for question, codes in (("estimate?key=a&", {200}), ("top?", {200, 422})):
-                for form in ("json", "csv"):
-                    address = f"/v1/collections/{aggregate.row.id}/{question}confidence={confidence}&format={form}"
-                    answer = await client.get(address)
-                    assert answer.status_code in codes, answer.text
+            for protocol in PROTOCOLS:
+                aggregate = service.aggregates.create("x", protocol.to_json(), ["a", "b"])
+                reports = b"".join(protocol.to_bytes(protocol.report([["a"]] * 50)))
+                assert (await service.collecting.submit(aggregate, reports)).accepted == 50
+                address = f"/v1/collections/{aggregate.row.id}"
+                for confidence in ("0.9999999999999999", "5e-324"):
+                    # Joint intervals need a confidence still nearer to 1, which may not be a number below 1.
+                    for question, codes in (("estimate?key=a&", {200}), ("top?", {200, 422})):
+                        for form in ("json", "csv"):
+                            asked = f"{address}/{question}confidence={confidence}&format={form}"
+                            answer = await client.get(asked)
+                            assert answer.status_code in codes, answer.text
 
     asyncio.run(work())

@@ -1,13 +1,15 @@
-"""How records come: the size of batches, what is skipped, progress, and stopping early."""
+"""How records come: batches, what is skipped, progress, stopping early; and sorted by user, without a trace."""
 
 from __future__ import annotations
 
 import os
-import sqlite3
+import signal
+import stat
+import subprocess
 import sys
 import threading
-from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather
@@ -16,19 +18,31 @@ import pyarrow.parquet
 import pytest
 
 from dpsketch.sources import Columns, Progress, open_source
-from reading import FILES, SECRET, Pipe, records, write
+from dpsketch.sources.engine import private_folder
+from reading import FILES, SECRET, records, refused, write
 
 
 @pytest.mark.parametrize("suffix", FILES)
-def test_records_without_a_user_or_a_coordinate_are_skipped_and_counted(suffix: str, tmp_path: Path) -> None:
-    table = pa.table({"k": ["a", "b", None, "d"], "u": [1, None, 3, None], "x": [0.0, 1.0, 2.0, None]})
+def test_records_without_a_user_or_a_number_are_skipped_and_counted(suffix: str, tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "k": ["a", "b", None, "d"],
+            "u": [1, None, 3, None],
+            "x": [0.0, 2.0**53 + 1, 2.0, None],
+            "t": ["1", "0.5", SECRET, ""],
+        }
+    )
     path = write(table, tmp_path / f"s.{suffix}")
     for options in ({}, {"sort_by_user": True}):
-        batches = list(open_source([str(path)], Columns(key="k", user="u", user_type="int"), **options))
-        assert [batch.rows for batch in batches] == [2]
-        assert [batch.skipped for batch in batches] == [2]
-    (batch,) = open_source([str(path)], Columns(points=("x",)))
-    assert (batch.rows, batch.skipped) == (3, 1)
+        (batch,) = open_source([str(path)], Columns(key="k", user="u", user_type="int"), **options)
+        assert (batch.key.to_pylist(), batch.user.to_pylist(), batch.skipped) == (["a", None], [1, 3], 2)
+    for columns in (Columns(points=("x",)), Columns(key="k", weight="x")):
+        (batch,) = open_source([str(path)], columns)
+        assert (batch.rows, batch.skipped) == (3, 1)
+        assert (batch.weight or batch.points[0]).to_pylist() == [0.0, 2.0**53, 2.0]
+    message = refused(path, columns=Columns(key="k", weight="t"))
+    assert "number" in message
+    assert "'t'" in message
 
 
 def test_a_last_batch_reports_what_was_skipped_at_the_end(tmp_path: Path) -> None:
@@ -43,78 +57,17 @@ def test_a_last_batch_reports_what_was_skipped_at_the_end(tmp_path: Path) -> Non
         assert (only.rows, only.skipped) == (0, 1)
 
 
-@pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet", "arrow", "arrows", "feather", "csv.gz"])
-def test_a_table_without_rows_gives_one_batch_that_has_its_types(suffix: str, tmp_path: Path) -> None:
-    path = write(pa.table({"k": pa.array([], pa.int64()), "u": pa.array([], pa.int64())}), tmp_path / f"t.{suffix}")
-    declared = pa.string() if suffix.partition(".")[0] in ("csv", "tsv") else pa.int64()
-    for options in ({}, {"sort_by_user": True}):
-        told: list[Progress] = []
-        (batch,) = open_source([str(path)], Columns(key="k", user="u"), progress=told.append, **options)
-        assert (batch.rows, batch.skipped, batch.key.type, batch.user.type) == (0, 0, declared, declared)
-        assert told[-1].done == told[-1].total
-
-
 @pytest.mark.parametrize("suffix", FILES)
-def test_batches_are_no_larger_than_asked(suffix: str, tmp_path: Path) -> None:
-    path = write(pa.table({"k": range(1000)}), tmp_path / f"t.{suffix}")
-    sizes = [batch.rows for batch in open_source([str(path)], Columns(key="k"), batch_rows=64)]
-    assert sum(sizes) == 1000
-    assert max(sizes) <= 64
-
-
-@pytest.mark.parametrize("asked", ["table=t", "query=SELECT k FROM t"])
-def test_a_database_is_read_in_batches_of_the_size_asked(asked: str, tmp_path: Path) -> None:
-    path = tmp_path / "t.db"
-    with closing(sqlite3.connect(path)) as base, base:
-        base.execute("CREATE TABLE t (k INTEGER)")
-        base.executemany("INSERT INTO t VALUES (?)", [(number,) for number in range(1000)])
-    batches = open_source([f"sqlite:///{path}?{asked}"], Columns(key="k", key_type="int"), batch_rows=256)
-    assert [batch.rows for batch in batches] == [256, 256, 256, 232]
-
-
-@pytest.mark.parametrize("suffix", FILES)
-def test_progress_reaches_its_total(suffix: str, tmp_path: Path) -> None:
+def test_progress_reaches_its_total_and_batches_are_no_larger_than_asked(suffix: str, tmp_path: Path) -> None:
     paths = [write(pa.table({"k": range(n)}), tmp_path / f"{n}.{suffix}") for n in (1000, 3000)]
     told: list[Progress] = []
-    records(*paths, columns=Columns(key="k"), batch_rows=500, progress=told.append)
+    sources = [str(path) for path in paths]
+    sizes = [batch.rows for batch in open_source(sources, Columns(key="k"), batch_rows=64, progress=told.append)]
+    assert (sum(sizes), max(sizes)) == (4000, 64)
     total = sum(path.stat().st_size for path in paths)
     assert told[-1] == Progress(total, total, "bytes")
-    assert all(step.total == total and step.unit == "bytes" for step in told)
     done = [step.done for step in told]
     assert done == sorted(done)
-
-
-def test_progress_of_a_pipe_has_no_total(pipe: Pipe) -> None:
-    pipe(b"k\na\n")
-    told: list[Progress] = []
-    records("-", columns=Columns(key="k"), progress=told.append)
-    assert told == [Progress(4, None, "bytes"), Progress(4, 4, "bytes")]
-
-
-def test_an_error_of_the_callback_reaches_the_caller(tmp_path: Path) -> None:
-    path = write(pa.table({"k": ["a"]}), tmp_path / "t.parquet")
-
-    def fail(_: Progress) -> None:
-        raise RuntimeError("stop")
-
-    for options in ({}, {"sort_by_user": True}):
-        with pytest.raises(RuntimeError, match="stop"):
-            records(path, columns=Columns(key="k", user="k"), progress=fail, **options)
-
-
-def test_a_batch_does_not_print_its_records(tmp_path: Path) -> None:
-    path = write(pa.table({"k": [SECRET], "x": [1.0]}), tmp_path / "t.parquet")
-    (batch,) = open_source([str(path)], Columns(key="k", user="k", weight="x", points=("x", "x")))
-    assert repr(batch) == "<Batch of key, user, weight, 2 coordinates; sensitive, content not shown>"
-    assert str(batch) == repr(batch)
-
-
-def test_reading_stops_when_the_caller_does(tmp_path: Path) -> None:
-    path = write(pa.table({"k": range(100_000)}), tmp_path / "t.parquet")
-    with closing(open_source([str(path)], Columns(key="k"), batch_rows=10)) as batches:
-        assert next(batches).rows == 10
-        assert any(thread.name == "dpsketch-reader" for thread in threading.enumerate())
-    assert not any(thread.name == "dpsketch-reader" for thread in threading.enumerate())
 
 
 def test_giving_up_does_not_wait_for_a_silent_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,3 +96,76 @@ def test_giving_up_does_not_wait_for_a_silent_pipe(monkeypatch: pytest.MonkeyPat
         for thread in threading.enumerate():
             if thread.name == "dpsketch-reader":
                 thread.join()
+
+
+def by_bytes(value: Any) -> Any:
+    return (1, b"", 0) if value is None else (0, value.encode(), 0) if isinstance(value, str) else (0, b"", value)
+
+
+@pytest.mark.parametrize("kind", ["int", "text"])
+def test_sorting_orders_by_exact_user_then_key(kind: Any, tmp_path: Path) -> None:
+    words = ["", "a", "A", "é", "z", "aa", "a\x00", "😀", "\uffff", None]
+    rows = [(words[(i * 7) % 10], (i * 5) % 11 - 5, float(i)) for i in range(500)]
+    texts, numbers, weights = zip(*rows, strict=True)
+    table = pa.table({"k": texts, "u": numbers, "w": weights})
+    path = write(table, tmp_path / "t.parquet")
+    columns = Columns(key="k", user="u", weight="w", points=("w",), user_type=kind)
+    read = records(path, columns=columns, sort_by_user=True, batch_rows=100, temp_directory=tmp_path)
+    expected = [(k, u if kind == "int" else str(u), w, w) for k, u, w in rows]
+    assert [(by_bytes(u), by_bytes(k)) for k, u, *_ in read] == sorted(
+        (by_bytes(u), by_bytes(k)) for k, u, *_ in expected
+    )
+    assert sorted(read, key=lambda row: row[2]) == expected
+    assert {path.name for path in tmp_path.iterdir()} == {"t.parquet"}
+
+
+def test_spilled_records_are_private_and_removed(tmp_path: Path) -> None:
+    """60 MB of memory cannot sort this source."""
+    users = pa.array([(i * 2654435761) % 1_000_003 for i in range(1_500_000)], pa.int64())
+    path = write(pa.table({"k": users.cast(pa.string()), "u": users}), tmp_path / "t.parquet")
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    options: dict[str, Any] = {"sort_by_user": True, "memory_limit": "60MB", "temp_directory": spill}
+    rows, before, spilled = 0, -1, 0
+    for batch in open_source([str(path)], Columns(key="k", user="u"), **options):
+        (folder,) = spill.iterdir()
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        spilled = max(spilled, sum(file.stat().st_size for file in folder.iterdir()))
+        sorted_users = batch.user.to_pylist() if batch.user is not None else []
+        assert before <= sorted_users[0]
+        assert sorted_users == sorted(sorted_users)
+        rows, before = rows + batch.rows, sorted_users[-1]
+    assert rows == 1_500_000
+    assert spilled > 0
+    assert list(spill.iterdir()) == []
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from dpsketch.sources.engine import private_folder
+with private_folder(sys.argv[1]) as folder:
+    (Path(folder) / "sorted").write_text("records")
+    print(folder, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_what_a_killed_process_left_is_removed_at_the_next_start_and_not_before(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    left = Path(process.stdout.readline().strip())
+    other = tmp_path / "dpsketch-records-of-nobody"
+    other.mkdir()
+    link = tmp_path / "dpsketch-records-link"
+    link.symlink_to(other)
+    with private_folder(str(tmp_path)) as name:
+        assert (left / "sorted").exists()  # its process lives
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        assert (left / "sorted").exists()
+        with private_folder(str(tmp_path)):
+            assert not left.exists()
+            assert Path(name).exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [link.name, other.name]

@@ -13,82 +13,41 @@ import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 
-from dpsketch.errors import InvalidInput, SourceError
+from dpsketch.errors import InvalidInput
 from dpsketch.sources import Columns, open_source
 from dpsketch.sources.formats import ByteStream
 from dpsketch.sources.locations import StandardInput
-from reading import SECRET, Pipe, keys, records, refused, write
-
-
-@pytest.mark.parametrize(
-    "field",
-    ["5.5", "5.0.0", ".0", "-.0", "1e3", "18446744073709551616", "-9223372036854775809", SECRET, "1_0", "--5"],
-)
-def test_what_is_no_integer_is_refused(field: str, tmp_path: Path) -> None:
-    path = tmp_path / "numbers.csv"
-    path.write_text(f"k,b\n1,{SECRET}\n{field},2\n", encoding="utf-8")
-    message = refused(path, columns=Columns(key="k", key_type="int"))
-    assert "'k' holds something that is not a whole 64-bit number" in message
-    assert field not in message.replace(str(path), "")
-
-
-@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
-@pytest.mark.parametrize(
-    "column",
-    [
-        pa.array([["a"], ["b"]]),
-        pa.array([{"a": 1}]),
-        pa.array([1, 2], pa.duration("s")),
-    ],
-)
-def test_types_that_are_no_keys(suffix: str, column: pa.Array, tmp_path: Path) -> None:
-    path = write(pa.table({"k": column}), tmp_path / f"keys.{suffix}")
-    assert "A key is a whole number, text, a date" in refused(path)
-    assert "A user is a whole number, text, a date" in refused(path, columns=Columns(user="k"))
-
+from reading import SECRET, Pipe, refused, write
 
 # Each case: the name and the bytes of a file with a secret in it, and what the message says.
 BROKEN: dict[str, tuple[str, bytes, str]] = {
     "a short row": ("t.csv", f"k,b\n{SECRET},1\n{SECRET}\n".encode(), "more or fewer fields than its header"),
-    "a long row": ("t.tsv", f"k\tb\n{SECRET}\t1\t2\n".encode(), "more or fewer fields than its header"),
     "an open quote": ("t.csv", f'k,b\n"{SECRET},1\na,2\n'.encode(), "more or fewer fields than its header"),
     "a long open quote": ("t.csv", f'k,b\n"{SECRET}'.encode() + b"x,1\n" * 10**6, "a quote that is never closed"),
     "bad UTF-8": ("t.csv", f"k,b\n{SECRET}".encode() + b"\xff,1\n", "not UTF-8"),
-    "bad UTF-8 in the header": ("t.csv", f"k,\xff\n{SECRET},1\n".encode("latin-1"), "not UTF-8"),
     "UTF-16": ("t.csv", f"k,b\n{SECRET},1\n".encode("utf-16"), "looks like UTF-16"),
     "no header": ("t.csv", f"{SECRET},1\n{SECRET},2\n".encode(), "no column 'k'. It has 2 columns"),
     "semicolons": ("t.csv", f"k;{SECRET}\na;1\n".encode(), "It has 1 column, with ';' in its name"),
-    "tabs in CSV": ("t.csv", f"k\t{SECRET}\na\t1\n".encode(), "by commas, in a .tsv by tabs"),
     "one name twice": ("t.csv", f"k,{SECRET},{SECRET}\na,1,2\n".encode(), "two columns of one name"),
-    "the key twice": ("t.csv", f"k,k\na,{SECRET}\n".encode(), "two columns of one name"),
     "another case": ("t.csv", f"K,b\n{SECRET},1\n".encode(), "It has 'K': write the name as it stands there"),
     "JSON in CSV": ("t.csv", f'{{"k": "{SECRET}"}}\n'.encode(), "holds JSON"),
-    "blank CSV": ("t.csv", b"\n\n", "is empty"),
     "an endless header": ("t.csv", b"k" * (2 << 20), "first row of more than a megabyte"),
     "a fraction in JSON": ("t.jsonl", f'{{"k": 1.5, "b": "{SECRET}"}}\n'.encode(), "holds a fraction"),
-    "a later fraction in JSON": ("t.jsonl", f'{{"k": 1, "b": "{SECRET}"}}\n{{"k": 1.5}}\n'.encode(), "fraction"),
     "an object in JSON": ("t.jsonl", f'{{"k": {{"{SECRET}": 1}}}}\n'.encode(), "holds an object"),
     "a huge number in JSON": ("t.jsonl", f'{{"k": {2**64}, "b": "{SECRET}"}}\n'.encode(), "64 bits do not hold"),
     "broken JSON": ("t.jsonl", f'{{"k": "a"}}\n{{"k": "{SECRET}\n'.encode(), "not a JSON object"),
-    "text in JSON lines": ("t.jsonl", f"{SECRET},1\n".encode(), "not a JSON object"),
     "an open JSON array": ("t.json", f'[{{"k": "{SECRET}"}}, '.encode(), "not a JSON object"),
-    "an array of texts": ("t.json", f'["{SECRET}"]'.encode(), "not a JSON object"),
     "a tail behind a JSON array": ("t.json", f'[{{"k": "a"}}] {SECRET}'.encode(), "not a JSON object"),
-    "a number in JSON lines": ("t.jsonl", f'{{"k": "{SECRET}"}}\n5\n'.encode(), "not a JSON object"),
     "a missing column in JSON": (
         "t.jsonl",
         f'{{"{SECRET}": "{SECRET}"}}\n'.encode(),
         "no column 'k'. Check the name.",
     ),
     "bad UTF-8 in JSON": ("t.jsonl", f'{{"k": "{SECRET}'.encode() + b'\xff"}\n', "not UTF-8"),
-    "half a surrogate in JSON": ("t.jsonl", f'{{"k": "{SECRET}\\ud800"}}\n'.encode(), "not a JSON object"),
     "an endless line of JSON": ("t.jsonl", f'{{"k": "{SECRET}'.encode() + b"x" * (5 << 20) + b'"}\n', "more than 2 MB"),
-    "a long second line of JSON": ("t.jsonl", b'{"k": "a"}\n{"k": "' + b"x" * (5 << 20) + b'"}\n', "more than 2 MB"),
     "gzip cut short": ("t.csv.gz", gzip.compress(f"k,b\n{SECRET},1\n".encode())[:-6], "could not be read"),
     "gzip that is none": ("t.csv.gz", f"k,b\n{SECRET},1\n".encode(), "is not gzip: it looks like text"),
     "CSV that is gzip": ("t.csv", gzip.compress(f"k,b\n{SECRET},1\n".encode()), "it looks like gzip"),
-    "Parquet that is CSV": ("t.parquet", f"k,b\n{SECRET},1\n".encode(), "not what its name says: it looks like text"),
-    "Arrow that is CSV": ("t.arrow", f"k,b\n{SECRET},1\n".encode(), "not what its name says: it looks like text"),
     "an empty file": ("t.csv", b"", "is empty"),
     "an unknown name": ("t.txt", f"{SECRET}\n".encode(), "Known endings are .csv"),
     "packed Parquet": ("t.parquet.gz", gzip.compress(SECRET.encode()), "Unpack it first"),
@@ -96,22 +55,19 @@ BROKEN: dict[str, tuple[str, bytes, str]] = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_broken_files_get_one_clear_sentence(case: str, tmp_path: Path) -> None:
+def test_broken_files_get_one_clear_sentence(case: str, tmp_path: Path, pipe: Pipe) -> None:
+    """And broken pipes the same."""
     name, data, words = BROKEN[case]
     path = tmp_path / name
     path.write_bytes(data)
     message = refused(path)
     assert words in message
     assert str(path) in message
-
-
-@pytest.mark.parametrize("case", [case for case, (name, *_) in BROKEN.items() if name in ("t.csv", "t.jsonl")])
-def test_broken_pipes_get_the_same_sentence(case: str, pipe: Pipe) -> None:
-    name, data, words = BROKEN[case]
-    pipe(data)
-    message = refused("-", stdin_format=Path(name).suffix[1:])
-    assert words in message
-    assert "standard input" in message
+    if name in ("t.csv", "t.jsonl"):
+        pipe(data)
+        message = refused("-", stdin_format=Path(name).suffix[1:])
+        assert words in message
+        assert "standard input" in message
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.jsonl", "t.txt"])
@@ -123,51 +79,30 @@ def test_the_value_of_a_folder_is_not_quoted(name: str, tmp_path: Path) -> None:
     assert f"user=…/{name}" in refused(tmp_path / "all")
 
 
-def test_the_hint_for_the_terminal_tells_more_than_the_message(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text(f"k,b\n{SECRET},1\n{SECRET}\n", encoding="utf-8")
-    with pytest.raises(SourceError) as caught:
-        keys(path)
-    assert caught.value.sensitive_hint == "Row 3 has 1 fields, the header has 2."
-    with pytest.raises(SourceError) as caught:
-        records(path, columns=Columns(key="x"))
-    assert caught.value.sensitive_hint == "Its columns are 'k', 'b'."
-
-
-def test_an_expression_without_parentheses_is_told_of_them(tmp_path: Path) -> None:
-    for name in ("t.csv", "t.parquet"):
-        path = write(pa.table({"age": ["20"]}), tmp_path / name)
-        assert "What is computed stands in parentheses" in refused(path, columns=Columns(key="age // 10"))
-        assert "parentheses" not in refused(path, columns=Columns(key="aeg"))
-
-
-@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet", "t.arrow", "t.arrows", "t.feather"])
-@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "arrow", "arrows"])
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet", "t.arrow"])
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "arrow"])
 def test_no_file_passes_for_another_format(name: str, suffix: str, tmp_path: Path) -> None:
-    arrow = {"arrow", "arrows", "feather"}
-    named = name.partition(".")[2]
-    if named == suffix or {named, suffix} <= arrow:
+    if name.endswith(suffix):
         return
     path = write(pa.table({"k": [SECRET], "b": [1]}), tmp_path / f"as.{suffix}").rename(tmp_path / name)
     words = refused(path)
     assert any(said in words for said in ("not what its name says", "not a JSON object", "holds JSON"))
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "arrow", "arrows"])
-def test_declared_columns_are_listed(suffix: str, tmp_path: Path) -> None:
-    path = write(pa.table({"k": [SECRET], "B c": [1]}), tmp_path / f"t.{suffix}")
-    assert refused(path, columns=Columns(key="c")).endswith("has no column 'c'. Its columns are 'k', 'B c'.")
-    twice = write(pa.table([[1], [2]], names=["k", "k"]), tmp_path / f"twice.{suffix}")
-    assert "two columns named 'k'" in refused(twice)
-
-
-def test_text_that_is_not_utf8_is_refused_in_every_format(tmp_path: Path) -> None:
+def test_columns_that_are_none_and_text_that_is_not_utf8_are_refused_in_every_format(tmp_path: Path) -> None:
     bad = pa.Array.from_buffers(pa.string(), 1, pa.array([SECRET.encode() + b"\xff"]).buffers())
     for suffix in ("parquet", "arrow", "arrows"):
-        path = write(pa.table({"k": bad}), tmp_path / f"bad.{suffix}")
+        path = write(pa.table({"k": bad, "B c": [1]}), tmp_path / f"bad.{suffix}")
         assert "not UTF-8" in refused(path)
+        assert refused(path, columns=Columns(key="c")).endswith("has no column 'c'. Its columns are 'k', 'B c'.")
         path = write(pa.table({"k": pa.array([b"\xff"])}), tmp_path / f"bytes.{suffix}")
         assert "not UTF-8" in refused(path, columns=Columns(key="k", key_type="int"))
+        twice = write(pa.table([[1], [2]], names=["k", "k"]), tmp_path / f"twice.{suffix}")
+        assert "two columns named 'k'" in refused(twice)
+        for column in (pa.array([["a"], ["b"]]), pa.array([1, 2], pa.duration("s"))):
+            path = write(pa.table({"k": column}), tmp_path / f"keys.{suffix}")
+            assert "A key is a whole number, text, a date" in refused(path)
+            assert "A user is a whole number, text, a date" in refused(path, columns=Columns(user="k"))
 
 
 def test_names_that_cannot_be_read(tmp_path: Path) -> None:
@@ -176,6 +111,8 @@ def test_names_that_cannot_be_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.csv")
     assert "name the source '-'" in refused(tmp_path / "fifo.csv")
     assert "is not a source that can be read" in refused("https://example.org/table.parquet")
+    for source in ("sqlite:///a.db", "sqlite:///a.db?table=", "sqlite:///a?table=t&query=SELECT 1"):
+        assert "either one table or one query" in refused(source)
 
 
 def test_arguments_are_checked_before_anything_is_read() -> None:
@@ -188,13 +125,6 @@ def test_arguments_are_checked_before_anything_is_read() -> None:
     for sources in ([], "t.csv"):
         with pytest.raises(InvalidInput):
             open_source(sources, Columns(key="k"))
-
-
-@pytest.mark.parametrize(
-    "source", ["sqlite:///a.db", "sqlite:///a.db?table=", "sqlite:///a.db?query=", "sqlite:///a?table=t&query=SELECT 1"]
-)
-def test_a_database_needs_one_table_or_one_query(source: str) -> None:
-    assert "either one table or one query" in refused(source)
 
 
 def test_a_stream_that_was_closed_takes_nothing_more_of_standard_input(pipe: Pipe) -> None:

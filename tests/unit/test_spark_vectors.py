@@ -25,9 +25,7 @@ COLUMN = pa.array(
 BELL = dps.kernels.Gaussian(3, 1.0)
 MAPS: dict[str, dict[str, Any]] = {
     "race": {"kernel": dps.kernels.Euclidean(3, 1.0), "rows": 20},
-    "signs": {"kernel": dps.kernels.Angular(3, 1), "rows": 20, "features": "signs"},
     "fourier": {"kernel": BELL, "rows": 20, "features": "fourier"},
-    "series": {"kernel": BELL, "bounds": (-2, 2), "features": "series"},
     "nystrom": {"kernel": BELL, "features": "nystrom", "landmarks": np.eye(3)},
     "linear": {"kernel": dps.kernels.Linear(3)},
 }
@@ -49,9 +47,3 @@ def test_a_task_counts_vectors_as_one_machine_does(name: str) -> None:
         assert tally["records"] == end - start
     assert everything(merged) == everything(whole)
     assert merged.skipped_nulls == 4
-
-
-def test_vectors_of_another_length_are_refused() -> None:
-    batch = pa.record_batch([pa.array([[0.1, 0.2]], pa.list_(pa.float64()))], names=["vector"])
-    with pytest.raises(dps.errors.InvalidInput, match="3 coordinates"):
-        tasks._batch(batch, tasks.Counter(), 3, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -193,8 +194,6 @@ def test_a_stream_that_was_loaded_knows_the_ledger_of_its_folder(tmp_path: Path,
 
 
 def test_a_record_of_days_that_was_altered_is_not_trusted(tmp_path: Path, ledger: dps.Ledger) -> None:
-    import sqlite3
-
     folder = begun(tmp_path, ledger)
     one_day(folder)
     with sqlite3.connect(tmp_path / "budget.db") as connection:
@@ -212,53 +211,3 @@ def test_one_process_at_a_time_and_one_stream_a_folder(tmp_path: Path) -> None:
     with pytest.raises(FileRefused, match="already"):
         begun(tmp_path, None)
     assert (tmp_path / "state" / "stream.sketch").stat().st_mode & 0o077 == 0
-    assert one_day(folder).days_published == 1
-
-
-LIFE = """
-import sys
-import dpsketch as dps
-from dpsketch.sketches.continual.folder import StreamFolder
-
-ledger = dps.Ledger(sys.argv[1] + "/budget.db")
-folder = StreamFolder(sys.argv[1] + "/state", ledger=ledger)
-for _ in range(400):
-    sketch = folder.load()
-    sketch.update([1, 2])
-    folder.publish(sketch)
-    print(sketch.days_published, sketch.publication, flush=True)
-"""
-
-
-@pytest.mark.full
-def test_killed_by_the_system_nothing_that_was_shown_is_drawn_again(tmp_path: Path) -> None:
-    """SIGKILL at arbitrary moments of eight lives: what each has shown is what the next goes on from."""
-    import subprocess
-    import sys
-    import time
-
-    ledger = ledgers.begun(tmp_path / "budget.db")
-    shape: dict[str, Any] = {**SHAPE, "width": 512}
-    folder = StreamFolder(tmp_path / "state", ledger=ledger)
-    paid: Any = {"ledger": ledger, "dataset": "web"}
-    folder.begin(ContinualCountSketch(days=2000, **shape, epsilon=1.0, delta=1e-6, **paid))
-    shown: dict[str, str] = {}
-    for life in range(8):
-        process = subprocess.Popen(
-            [sys.executable, "-c", LIFE, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(0.1 + 0.037 * life)
-        process.kill()
-        rest, _ = process.communicate()
-        for line in rest.splitlines():
-            if len(line.split()) == 2:
-                day, publication = line.split()
-                assert shown.setdefault(day, publication) == publication
-        sketch = folder.load()
-        assert all(int(day) <= sketch.days_published for day in shown)
-        if (latest := str(sketch.days_published)) in shown:
-            assert shown[latest] == sketch.publication
-    assert len(shown) >= 8
-    assert ledger.verify() == []
