@@ -48,8 +48,8 @@ import pyarrow.compute as pc
 from dpsketch.errors import InvalidInput
 
 __all__ = [
-    "USER_TYPES", "UserType", "as_column", "canonical", "has_schema", "is_canonical", "is_of", "uncountable",
-    "user_type_of", "valid_rows",
+    "LARGE_NAME", "USER_TYPES", "UserType", "as_column", "canonical", "has_schema", "is_canonical", "is_of",
+    "uncountable", "user_type_of", "valid_rows",
 ]  # fmt: skip
 
 # Integers of at most 64 signed bits, floats and decimals without a fraction are "int". Values of "uint64" are apart,
@@ -65,6 +65,8 @@ USER_TYPES: dict[UserType, str] = {
 
 # A float below this magnitude, by the bits of its type, is a whole number that no other one was rounded to.
 _EXACT = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}
+# Releases that name keys write integers as 64 signed bits, of which a larger one would be a negative number.
+LARGE_NAME = "integer keys and groups are below 2**63, and one is not. Pass them as text."
 _FRACTION_ZEROS = r"(\.\d*?)0+$"
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 # Where the 32 digits of a UUID stand among its 36 characters.

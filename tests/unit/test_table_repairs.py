@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import types
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,8 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+import dpsketch as dps
 from dpsketch.columns import as_column, has_schema
+from dpsketch.errors import InvalidInput, SourceError
+from dpsketch.sketches.feed import feed
 from dpsketch.sketches.frames import read_columns
+from dpsketch.sources import Columns, open_source
+
+EXACT: dict[str, Any] = {"rho": 1e9}
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+LARGE = np.array([2**63 + 5, 7] * 500, np.uint64)
 
 
 @pytest.mark.parametrize("name", ["pandas", "polars"])
@@ -34,3 +44,60 @@ def test_columns_of_libraries_are_still_known() -> None:
     assert not has_schema(pd.Series([1, "a"], dtype=object))
     assert not has_schema(pl.Series([object()]))
     assert as_column(pl.Series([1, 2])).to_pylist() == [1, 2]
+
+
+def kinds(folder: Path, records: Any) -> list[Any]:
+    """Return what counts the records of a file by name: a histogram, votes, and a query."""
+    path = folder / "k.parquet"
+    pa.parquet.write_table(pa.table({"k": records}), path)
+    columns = Columns(key="k", named=True)
+
+    def counted(sketch: Any) -> Any:
+        feed(sketch, open_source([str(path)], columns))
+        return sketch
+
+    unit = {"unit": dps.per_record()}
+    return [
+        lambda: [*counted(dps.Histogram(**unit)).release(**BUDGET).keys],
+        lambda: [*counted(dps.VoteHistogram(**unit, max_counters=100)).release(**BUDGET).keys],
+        lambda: dps.sql(f"SELECT k, count(*) FROM '{path}' GROUP BY k", **BUDGET).to_arrow()["k"].to_pylist(),
+        lambda: dps.sql("SELECT k, count(*) FROM t GROUP BY k", {"t": pa.table({"k": records})}, **BUDGET).groups,
+    ]
+
+
+def test_names_from_2_63_on_are_refused_and_smaller_ones_are_their_own(tmp_path: Path) -> None:
+    for count in kinds(tmp_path, LARGE):
+        with pytest.raises((InvalidInput, SourceError), match=r"below 2\*\*63, and one is not") as refused:
+            count()
+        assert "9223372036854775813" not in str(refused.value)
+    for count in kinds(tmp_path, np.array([2**63 - 1, 7] * 500, np.uint64)):
+        assert sorted(count()) == [7, 2**63 - 1]
+
+
+def test_text_that_is_read_as_named_integers_is_below_2_63(tmp_path: Path) -> None:
+    path = tmp_path / "k.csv"
+    path.write_text("k\n18446744073709551615\n5\n")
+    for named, expected in ((False, [-1, 5]), (True, None)):
+        columns = Columns(key="k", key_type="int", named=named)
+        if expected is not None:
+            assert [key for batch in open_source([str(path)], columns) for key in batch.key.to_pylist()] == expected
+            continue
+        with pytest.raises(SourceError, match=r"below 2\*\*63"):
+            list(open_source([str(path)], columns))
+    path.write_text("k\n 5.0\nx\n")
+    with pytest.raises(SourceError, match="not a whole 64-bit number"):
+        list(open_source([str(path)], Columns(key="k", key_type="int", named=True)))
+
+
+def test_fingerprints_of_large_numbers_are_still_counted(tmp_path: Path) -> None:
+    path = tmp_path / "k.parquet"
+    pa.parquet.write_table(pa.table({"k": LARGE}), path)
+    sketch = dps.CountSketch(unit=dps.per_record(), rows=3, width=64)
+    feed(sketch, open_source([str(path)], Columns(key="k")))
+    assert sketch.release(**EXACT).estimate(LARGE[:1]).value[0] == pytest.approx(500, abs=1)
+
+
+def test_having_compares_an_unsigned_group() -> None:
+    frame = pa.table({"g": np.array([1, 2, 3] * 500, np.uint64)})
+    answer = dps.sql("SELECT g, count(*) FROM t GROUP BY g HAVING g > 2", {"t": frame}, **BUDGET)
+    assert answer.to_arrow()["g"].to_pylist() == [3]

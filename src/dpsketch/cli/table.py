@@ -328,6 +328,7 @@ def _asked_by_options(values: Mapping[str, Any]) -> Asked:
         points=made.spec.values,
         where=None if groups.where is None else parse_expression(groups.where, "--where"),
         computed=tuple(reader.computed.values()),
+        named=True,
     )
     return Asked(made, read, list(values["sources"]), flags.stdin_format)
 

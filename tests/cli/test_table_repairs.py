@@ -1,0 +1,40 @@
+"""Tables on the command line: defects that were found and repaired, each in a small test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--no-ledger"]
+
+
+@pytest.fixture(autouse=True)
+def records(tmp_path: Path) -> None:
+    large = np.array([2**63 + 5, 7] * 500, np.uint64)
+    columns = {"g": ["a", "b"] * 500, "h": ["x"] * 1000, "amount": [1.0] * 1000, "n": large, "m": large // 2**40}
+    pa.parquet.write_table(pa.table(columns), tmp_path / "e.parquet")
+
+
+@pytest.mark.parametrize("command", [("table", "e.parquet", "--by"), ("run", "histogram", "e.parquet", "--key")])
+def test_names_from_2_63_on_are_refused(dpsketch: Any, command: tuple[str, ...]) -> None:
+    refused = dpsketch(*command, "n", *BUDGET, "-o", "n.dps")
+    assert refused.code == 1, refused.err
+    assert "integer keys and groups are below 2**63, and one is not. Pass them as text." in refused.err
+    assert "9223372036854775813" not in refused.err
+    assert dpsketch(*command, "m", *BUDGET, "-o", "m.dps").code == 0
+
+
+def test_large_names_are_counted_where_they_are_text(dpsketch: Any) -> None:
+    made = dpsketch("run", "histogram", "e.parquet", "--key", "n", "--key-type", "text", *BUDGET, "-o", "n.dps")
+    assert made.code == 0, made.err
+    listed = dpsketch("top", "n.dps", "--json").json["estimates"]
+    assert {row["key"] for row in listed} == {"7", str(2**63 + 5)}
+    counted = dpsketch(
+        "run", "counts", "e.parquet", "--key", "n", "--rows", "3", "--width", "64", *BUDGET, "-o", "c.dps"
+    )
+    assert counted.code == 0, counted.err
