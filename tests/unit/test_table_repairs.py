@@ -101,3 +101,16 @@ def test_having_compares_an_unsigned_group() -> None:
     frame = pa.table({"g": np.array([1, 2, 3] * 500, np.uint64)})
     answer = dps.sql("SELECT g, count(*) FROM t GROUP BY g HAVING g > 2", {"t": frame}, **BUDGET)
     assert answer.to_arrow()["g"].to_pylist() == [3]
+
+
+def table_stream(days: int = 3, **options: Any) -> Any:
+    table = dps.Table(by="g", columns=[dps.count()], **options)
+    return dps.ContinualSketch(table, days=days, keys=["a", "b"], epsilon=1.0, delta=1e-6)
+
+
+def test_the_days_of_a_stream_keep_the_memory_limit(tmp_path: Path) -> None:
+    stream = table_stream(memory_limit="512MB", temp_directory=tmp_path)
+    for _ in range(2):
+        limit = stream._today._store.limit
+        assert (limit.size, limit.temp_directory) == (512 * 10**6, str(tmp_path))
+        stream.publish_day()
