@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ import pyarrow.parquet
 import pytest
 
 import dpsketch as dps
+from dpsketch import files
 from dpsketch.columns import as_column, has_schema
-from dpsketch.errors import InvalidInput, SourceError
+from dpsketch.errors import FileRefused, InvalidInput, SourceError
 from dpsketch.sketches.feed import feed
 from dpsketch.sketches.frames import read_columns
 from dpsketch.sources import Columns, open_source
@@ -114,3 +116,65 @@ def test_the_days_of_a_stream_keep_the_memory_limit(tmp_path: Path) -> None:
         limit = stream._today._store.limit
         assert (limit.size, limit.temp_directory) == (512 * 10**6, str(tmp_path))
         stream.publish_day()
+
+
+def forged(release: Any, name: str, array: Any) -> bytes:
+    document = release.to_document()
+    assert name in document.arrays
+    return files.encode(replace(document, arrays={**document.arrays, name: array}))
+
+
+def stream_of(what: str) -> Any:
+    """Return a stream of at most 40 days, or without an end, seven of which are published."""
+    unit, days = dps.per_record(), None if what == "endless" else 40
+    match what:
+        case "table":
+            made = table_stream(40)
+        case "found":
+            made = dps.ContinualSketch(dps.Histogram(unit=unit, key_type="text"), days=40, **BUDGET)
+        case "counts":
+            made = dps.ContinualSketch(dps.CountSketch(unit=unit, rows=3, width=4, key_type="text"), days=40, **BUDGET)
+        case _:
+            design: Any = None if what == "endless" else what
+            made = dps.ContinualSketch(dps.Histogram(unit=unit), days=days, keys=["a"], design=design, **BUDGET)
+    for _ in range(7):
+        made.publish_day()
+    return made
+
+
+@pytest.mark.parametrize(
+    "what", ["table", "found", "counts", "endless", "recurrence", "banded", "daily", "blocks", "tree", "pan-private"]
+)
+def test_a_window_has_the_weights_of_some_days(what: str) -> None:
+    """Other weights would state that there is no noise, or less."""
+    stream = stream_of(what)
+    for days in ((1, 1), (1, 7), (3, 5), (7, 7), (2, 4)):
+        release = stream.between(*days)
+        document = release.to_document()
+        dps.load(files.encode(document))
+        (name,) = (each for each in document.arrays if "__weights" in each)
+        weights = np.asarray(document.arrays[name])
+        wrong = [np.empty(0), np.zeros(1), np.zeros(len(weights)), weights / 2, np.append(weights, 0.5)]
+        wrong += [weights * np.nan, np.full(len(weights), 1e308), np.ones((1, 1)), np.full(4000, 0.3)]
+        for array in wrong:
+            with pytest.raises(FileRefused):
+                dps.load(forged(release, name, array))
+
+
+def test_sums_and_differences_of_windows_are_still_read() -> None:
+    stream = stream_of("counts")
+    for made in (stream.between(1, 3) + stream.between(4, 7), stream.between(5, 7) - stream.between(1, 3),
+                 stream.between(1, 7) - stream.between(1, 7)):  # fmt: skip
+        assert dps.load(files.encode(made.to_document())).guarantee == made.guarantee
+
+
+def test_centred_counts_are_small_enough_to_add_up() -> None:
+    histogram = dps.Histogram(unit=dps.per_user(max_keys=50))
+    histogram.update(["a", "b"] * 50, users=[*range(100)])
+    release = histogram.release(keys=[*"abcdefghijklmnopqrst"], **BUDGET)
+    dps.load(files.encode(release.to_document()))
+    assert "entries__people" in release.to_document().arrays
+    for name, shape in (("table", (20,)), ("people", (1,))):
+        for number in (2**63 - 1, -(2**63), 2**62):
+            with pytest.raises(FileRefused):
+                dps.load(forged(release, f"entries__{name}", np.full(shape, number)))
