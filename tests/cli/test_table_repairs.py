@@ -38,3 +38,25 @@ def test_large_names_are_counted_where_they_are_text(dpsketch: Any) -> None:
         "run", "counts", "e.parquet", "--key", "n", "--rows", "3", "--width", "64", *BUDGET, "-o", "c.dps"
     )
     assert counted.code == 0, counted.err
+
+
+@pytest.mark.parametrize("by", ["g", "g,h"])
+def test_tables_are_compared(dpsketch: Any, by: str) -> None:
+    for name, columns in (
+        ("a", ["--count"]),
+        ("b", ["--count", "--sum", "amount=0:1"]),
+        ("c", ["--sum", "amount=0:1"]),
+    ):
+        made = dpsketch("table", "e.parquet", "--by", by, *columns, *BUDGET, "-o", f"{name}.dps")
+        assert made.code == 0, made.err
+    group = "a" if by == "g" else "a,x"
+    asked = dpsketch("compare", "a.dps", "b.dps", group)
+    assert asked.code == 0, asked.err
+    assert "inf" not in asked.out + asked.err
+    assert "ε = 2" in asked.err
+    for form in ("--json", "--csv", "--markdown"):
+        assert dpsketch("compare", "a.dps", "b.dps", form).code == 0
+    assert len(dpsketch("compare", "a.dps", "b.dps", "--json").json["estimates"]) == 2
+    refused = dpsketch("compare", "a.dps", "c.dps", group)
+    assert refused.code == 2
+    assert "no number in common" in refused.err

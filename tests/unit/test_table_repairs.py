@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 
 import dpsketch as dps
-from dpsketch import files
+from dpsketch import answers, files
 from dpsketch.columns import as_column, has_schema
 from dpsketch.errors import FileRefused, InvalidInput, SourceError
 from dpsketch.sketches.feed import feed
@@ -178,3 +178,48 @@ def test_centred_counts_are_small_enough_to_add_up() -> None:
         for number in (2**63 - 1, -(2**63), 2**62):
             with pytest.raises(FileRefused):
                 dps.load(forged(release, f"entries__{name}", np.full(shape, number)))
+
+
+def released(*columns: Any, groups: Any = None, budget: Any = None, by: Any = "g") -> Any:
+    table = dps.Table(by=by, columns=columns)
+    table.update(pa.table({"g": ["a", "b"] * 500, "h": ["x"] * 1000, "v": [1.0] * 1000}))
+    return table.release(**(BUDGET if budget is None else budget), groups=groups)
+
+
+def test_tables_are_compared_in_the_numbers_and_groups_that_both_have() -> None:
+    one = released(dps.count(), dps.sum("v", bounds=(0, 1)), groups=["a", "b"])
+    other = released(dps.sum("v", bounds=(0, 1)), dps.mean("v", bounds=(0, 1)), groups=["b", "c"])
+    for asked in (["b"], []):
+        found, guarantee = answers.compare(one, other, asked, 0.95)
+        assert [tuple(key) for key in found.key] == [("b", "sum_v")]
+        assert found.low[0] <= 0 <= found.high[0]
+        assert guarantee.epsilon < 3
+    same, _ = answers.compare(one, one, [], 0.95)
+    assert len(same) == 4
+
+
+def test_tables_of_several_columns_are_compared() -> None:
+    one = released(dps.count(), by=["g", "h"])
+    found, _ = answers.compare(one, one, [], 0.95)
+    assert sorted(tuple(key) for key in found.key) == [("a,x", "count"), ("b,x", "count")]
+
+
+def test_tables_without_a_common_number_or_group_are_not_compared() -> None:
+    count, mean = released(dps.count()), released(dps.mean("v", bounds=(0, 1)))
+    with pytest.raises(InvalidInput, match="no number in common: one has count, the other mean_v"):
+        answers.compare(count, mean, [], 0.95)
+    with pytest.raises(InvalidInput, match="no group in common"):
+        answers.compare(count, released(dps.count(), groups=["c"]), [], 0.95)
+    with pytest.raises(InvalidInput, match="groups of different columns"):
+        answers.compare(count, released(dps.count(), by="h"), [], 0.95)
+
+
+def test_two_releases_whose_deltas_are_spent_promise_the_sums() -> None:
+    """Basic composition: ε₁ + ε₂ with δ₁ + δ₂."""
+    table = dps.Table(by="g", columns=[dps.count()])
+    table.update(pa.table({"g": ["a", "b"] * 500}))
+    one, other = table.release(**BUDGET), table.release(epsilon=0.5, delta=1e-7)
+    _, guarantee = answers.compare(one, other, [], 0.95)
+    assert guarantee.epsilon <= 1.5 + 1e-9
+    assert guarantee.delta <= 1.1e-6 * (1 + 1e-9)
+    assert "inf" not in str(guarantee)
