@@ -19,6 +19,7 @@ import dpsketch as dps
 from dpsketch import answers, files
 from dpsketch.columns import as_column, has_schema
 from dpsketch.errors import FileRefused, InvalidInput, SourceError
+from dpsketch.plan import Amount, Guess, propose
 from dpsketch.sketches.feed import feed
 from dpsketch.sketches.frames import read_columns
 from dpsketch.sources import Columns, open_source
@@ -223,3 +224,28 @@ def test_two_releases_whose_deltas_are_spent_promise_the_sums() -> None:
     assert guarantee.epsilon <= 1.5 + 1e-9
     assert guarantee.delta <= 1.1e-6 * (1 + 1e-9)
     assert "inf" not in str(guarantee)
+
+
+def planned(*columns: Any, users: float | None = 5000, max_keys: Any = 1) -> Any:
+    unit = dps.per_record() if users is None else dps.per_user(max_keys)
+    guess = Guess(60_000, 3, 0.0, users)
+    return propose("table", Amount(unit, 1.0, 1e-6), guess, listed=True, columns=columns)
+
+
+def test_a_plan_speaks_of_the_users_that_count() -> None:
+    """5,000 users in one of three groups each."""
+    found = planned(dps.users(), dps.sum("amount", bounds=(0, 1000)))
+    assert found.also["typical_size"] == pytest.approx(5000 / 3, rel=0.05)
+    assert planned(dps.users(), max_keys=3).also["typical_size"] == pytest.approx(5000, rel=0.05)
+    assert planned(dps.count(), users=None).also["typical_size"] == pytest.approx(20_000, rel=0.05)
+
+
+def test_a_plan_takes_values_from_the_range_of_a_total() -> None:
+    """A user has 12 records, about 4 in each of three groups."""
+    (note,) = (each for each in planned(dps.sum("amount", bounds=(0, 1000))).notes if "amount are taken" in each)
+    assert "between 0 and 245" in note
+    assert "a user's total" in note
+    (note,) = (each for each in planned(dps.sum("amount")).notes if "amount are taken" in each)
+    assert "between 0 and 1:" in note
+    stated = planned(dps.sum("amount", bounds=(0, 1000)), dps.mean("amount", bounds=(0, 90)))
+    assert not any("amount are taken" in each for each in stated.notes)
