@@ -40,6 +40,14 @@ def test_large_names_are_counted_where_they_are_text(dpsketch: Any) -> None:
     assert counted.code == 0, counted.err
 
 
+def test_a_column_that_is_asked_for_twice_is_refused_in_words_of_the_command_line(dpsketch: Any) -> None:
+    twice = ["--sum", "amount=0:10", "--sum", "amount=0:20"]
+    refused = dpsketch("table", "e.parquet", "--by", "g", *twice, *BUDGET, "-o", "t.dps")
+    assert refused.code == 2
+    assert "Ask for each once" in refused.err
+    assert "--name" not in refused.err
+
+
 @pytest.mark.parametrize("by", ["g", "g,h"])
 def test_tables_are_compared(dpsketch: Any, by: str) -> None:
     for name, columns in (

@@ -226,6 +226,16 @@ def test_two_releases_whose_deltas_are_spent_promise_the_sums() -> None:
     assert "inf" not in str(guarantee)
 
 
+def test_one_column_and_one_quantile_stand_alone() -> None:
+    table = dps.Table(by="g", columns=dps.quantiles("v", 0.5))
+    assert table.spec.columns == (dps.quantiles("v", [0.5]),)
+    assert dps.Table(by="g", columns=dps.count()).spec.columns == (dps.count(),)
+    with pytest.raises(InvalidInput):
+        dps.quantiles("v", "half")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="quantile"):
+        dps.quantiles("v", None)  # type: ignore[arg-type]
+
+
 def planned(*columns: Any, users: float | None = 5000, max_keys: Any = 1) -> Any:
     unit = dps.per_record() if users is None else dps.per_user(max_keys)
     guess = Guess(60_000, 3, 0.0, users)
