@@ -236,6 +236,15 @@ def test_one_column_and_one_quantile_stand_alone() -> None:
         dps.quantiles("v", None)  # type: ignore[arg-type]
 
 
+def test_groups_that_are_not_listed_are_named() -> None:
+    private = released(dps.count(), groups=["a"])
+    with pytest.raises(InvalidInput, match="these groups: NOPE, a,b") as refused:
+        private.only(["NOPE", "a", "a,b"])
+    assert " a," not in str(refused.value).replace(" a,b", "")
+    with pytest.raises(InvalidInput, match="and 3 more"):
+        private.only([f"n{i}" for i in range(8)])
+
+
 def planned(*columns: Any, users: float | None = 5000, max_keys: Any = 1) -> Any:
     unit = dps.per_record() if users is None else dps.per_user(max_keys)
     guess = Guess(60_000, 3, 0.0, users)
