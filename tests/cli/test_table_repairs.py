@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+import dpsketch as dps
+
 BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--no-ledger"]
 
 
@@ -54,6 +56,18 @@ def test_groups_that_were_asked_for_and_are_not_listed_are_named(dpsketch: Any) 
     refused = dpsketch("query", "t.dps", "NOPE", '"a,b"')
     assert refused.code == 2
     assert 'NOPE, "a,b"' in refused.err
+
+
+def test_numbers_of_other_groups_have_intervals(dpsketch: Any) -> None:
+    made = dpsketch(
+        "table", "e.parquet", "--by", "g", "--count", *BUDGET, "--confidence", "0.8", "-o", "t.dps", "--json"
+    )
+    private = dps.load("t.dps")
+    assert made.json["others"] == private.others_at(0.8)
+    assert dpsketch("query", "t.dps", "--confidence", "0.8", "--json").json["others"] == private.others_at(0.8)
+    made = dpsketch("table", "e.parquet", "--by", "g", "--count", "--sum", "amount=0:1", *BUDGET)
+    (line,) = (line for line in made.err.split(".\n") if "not listed, together" in line)
+    assert line.count("[") == line.count("]") == 2
 
 
 @pytest.mark.parametrize("by", ["g", "g,h"])
