@@ -245,6 +245,15 @@ def test_groups_that_are_not_listed_are_named() -> None:
         private.only([f"n{i}" for i in range(8)])
 
 
+def test_a_release_that_is_cut_short_anywhere_is_damaged() -> None:
+    data = files.encode(released(dps.count(), groups=["a"]).to_document())
+    for length in (8, 100, len(data) // 2, len(data) - 1):
+        with pytest.raises(FileRefused, match="damaged: it was cut short"):
+            dps.load(data[:length])
+    with pytest.raises(FileRefused, match="not a dpsketch file"):
+        dps.load(b"\xff" * 1000)
+
+
 def planned(*columns: Any, users: float | None = 5000, max_keys: Any = 1) -> Any:
     unit = dps.per_record() if users is None else dps.per_user(max_keys)
     guess = Guess(60_000, 3, 0.0, users)
