@@ -157,8 +157,11 @@ def compare(
     """
     if one.guarantee.unit != other.guarantee.unit:
         raise InvalidInput("the two releases protect different units: what they count is not the same. Compare others.")
-    if (one.kind, one.key_columns) != (other.kind, other.key_columns):
-        raise InvalidInput("the two releases are of different kinds, or have keys of different columns.")
+    if (one.kind, _columns_of(one)) != (other.kind, _columns_of(other)):
+        raise InvalidInput(
+            "the two releases are of different kinds, or have keys or groups of different columns: what they count is "
+            "not the same. Compare others."
+        )
     found = _change(one, other, asked or _named(one, other), confidence, key_type)
     if not asked:
         order = sorted(range(len(found)), key=lambda i: -abs(found.value[i]))
@@ -168,8 +171,23 @@ def compare(
     return found, combined(one.guarantee, other.guarantee)
 
 
+def _columns_of(release: Any) -> tuple[str, ...]:
+    """Return the columns of a table's groups, or of compound keys."""
+    return release.spec.by if _is_table(release) else release.key_columns  # type: ignore[no-any-return]
+
+
+def _is_table(release: Any) -> bool:
+    return KINDS[release.kind].reads == "groups"
+
+
 def _named(one: Any, other: Any) -> list[Any]:
-    """Return all keys that two releases name."""
+    """Return all keys that two releases name, or the groups that two tables both list."""
+    if _is_table(one):
+        known = set(other.groups)
+        shared = [str(group) if one.key_columns else group for group in one.groups if group in known]
+        if not shared:
+            raise InvalidInput("the two tables have no group in common. Compare tables of the same groups.")
+        return shared
     if not (hasattr(one, "keys") and hasattr(other, "keys")):
         raise InvalidInput("these releases name no keys: say which to compare, as KEY… or --keys-from FILE.")
     named = list(dict.fromkeys([*one.keys, *other.keys]))
@@ -191,10 +209,39 @@ def _change(one: Any, other: Any, asked: list[Any], confidence: float, key_type:
             pass  # of other shapes or seeds
     each = (1 + confidence) / 2
     before, after = (answer(release, asked, each, None, key_type) for release in (one, other))
+    if _is_table(one):
+        before, after = _of_shared(before, after, _shared(one, other))
     return Estimates(
         before.key, after.value - before.value, after.low - before.high, after.high - before.low, confidence,
         before.counts, before.note or after.note,
     )  # fmt: skip
+
+
+def _shared(one: Any, other: Any) -> set[str]:
+    """Return the names of the numbers that two tables both have, computed of the same values in the same way."""
+    ours, theirs = (
+        {(name, column.kind, column.value, column.over) for column in table.spec.columns for name in column.names}
+        for table in (one, other)
+    )
+    if not ours & theirs:
+        raise InvalidInput(
+            f"the two tables have no number in common: one has {', '.join(one.value_names)}, the other "
+            f"{', '.join(other.value_names)}. Compare tables with a column of the same name and meaning."
+        )
+    return {name for name, *_ in ours & theirs}
+
+
+def _of_shared(before: Estimates, after: Estimates, names: set[str]) -> tuple[Estimates, Estimates]:
+    """Return the numbers of two tables that both have, in one order."""
+    found = []
+    for each in (before, after):
+        order = [i for i, key in enumerate(each.key) if key[-1] in names]
+        sides = {side: getattr(each, side)[order] for side in ("value", "low", "high")}
+        found.append(replace(each, key=[each.key[i] for i in order], **sides))
+    places = {key: i for i, key in enumerate(found[1].key)}
+    order = [places[key] for key in found[0].key]
+    sides = {side: getattr(found[1], side)[order] for side in ("value", "low", "high")}
+    return found[0], replace(found[1], key=found[0].key, **sides)
 
 
 def describe(release: Release, size: int) -> dict[str, Any]:

@@ -48,8 +48,8 @@ import pyarrow.compute as pc
 from dpsketch.errors import InvalidInput
 
 __all__ = [
-    "USER_TYPES", "UserType", "as_column", "canonical", "has_schema", "is_canonical", "uncountable", "user_type_of",
-    "valid_rows",
+    "LARGE_NAME", "USER_TYPES", "UserType", "as_column", "canonical", "has_schema", "is_canonical", "is_of",
+    "uncountable", "user_type_of", "valid_rows",
 ]  # fmt: skip
 
 # Integers of at most 64 signed bits, floats and decimals without a fraction are "int". Values of "uint64" are apart,
@@ -65,6 +65,8 @@ USER_TYPES: dict[UserType, str] = {
 
 # A float below this magnitude, by the bits of its type, is a whole number that no other one was rounded to.
 _EXACT = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}
+# Releases that name keys write integers as 64 signed bits, of which a larger one would be a negative number.
+LARGE_NAME = "integer keys and groups are below 2**63, and one is not. Pass them as text."
 _FRACTION_ZEROS = r"(\.\d*?)0+$"
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 # Where the 32 digits of a UUID stand among its 36 characters.
@@ -73,17 +75,27 @@ _UUID_DIGITS = np.array([i for i in range(36) if i not in (8, 13, 18, 23)])
 _SHORT_LIST = 10_000
 
 
+def is_of(value: Any, module: str, *names: str) -> bool:
+    """Say whether a value is of one of some classes of a library, without importing the library.
+
+    While another thread imports it, the library stands in ``sys.modules`` and does not have its classes yet. A value of
+    a class that is not there yet cannot exist.
+    """
+    loaded = sys.modules.get(module)
+    found = (getattr(loaded, name, None) for name in names)
+    return isinstance(value, tuple(each for each in found if isinstance(each, type)))
+
+
 def as_column(keys: Any) -> pa.ChunkedArray:
     """View or convert any accepted container as a chunked Arrow array, of whatever type it has."""
     column: Any = None
-    pandas = sys.modules.get("pandas")
     if isinstance(keys, pa.Array | pa.ChunkedArray):
         column = keys
     elif isinstance(keys, np.ndarray):
         column = _from_numpy(keys)
     elif isinstance(keys, str | bytes | bytearray | memoryview):
         raise InvalidInput("keys is a single text; expected a sequence of keys. Put it into a list.")
-    elif pandas is not None and isinstance(keys, pandas.Series | pandas.Index):
+    elif is_of(keys, "pandas", "Series", "Index"):
         if keys.dtype == object:
             column = _from_numpy(keys.to_numpy())
         else:
@@ -129,9 +141,8 @@ def valid_rows(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 def has_schema(keys: Any) -> bool:
     """Say whether a container has a type of its own; that of a list, or of Python's objects, is that of its values."""
-    pandas = sys.modules.get("pandas")
-    if pandas is not None and isinstance(keys, pandas.Series | pandas.Index):
-        kind = keys.dtype.categories.dtype if isinstance(keys.dtype, pandas.CategoricalDtype) else keys.dtype
+    if is_of(keys, "pandas", "Series", "Index"):
+        kind = keys.dtype.categories.dtype if is_of(keys.dtype, "pandas", "CategoricalDtype") else keys.dtype
         return str(kind) != "object"
     if isinstance(keys, pa.Array | pa.ChunkedArray):
         return True
@@ -145,8 +156,7 @@ def has_schema(keys: Any) -> bool:
 
 def _holds_objects(keys: Any) -> bool:
     """Say whether this is a polars column of Python's objects, which polars exports by their addresses in memory."""
-    polars = sys.modules.get("polars")
-    return polars is not None and isinstance(keys, polars.Series) and keys.dtype == polars.Object
+    return is_of(keys, "polars", "Series") and str(keys.dtype) == "Object"
 
 
 def _from_numpy(keys: npt.NDArray[Any]) -> Any:

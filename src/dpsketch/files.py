@@ -326,7 +326,8 @@ def _digest_place(data: bytearray | memoryview) -> int:
     if head[:4] != CONTINUATION or KEY not in head:
         head = bytes(data[: MAX_HEADER + 8])
     if head[:4] != CONTINUATION or KEY not in head:
-        raise FileRefused(NOT_OURS)
+        cut = head[:4] == CONTINUATION and 8 <= len(data) < end <= MAX_HEADER + 8  # within the first message
+        raise FileRefused(DAMAGED if cut else NOT_OURS)
     found = _MARKED.search(head, 8, end)
     if end > len(head) or found is None or head.count(_MARKER, 8, end) != 1:
         raise FileRefused(DAMAGED)

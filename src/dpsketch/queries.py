@@ -192,6 +192,7 @@ class TableQuery:
             points=values,
             where=self.asked.where,
             computed=self.asked.computed,
+            named=True,
         )
 
     @property

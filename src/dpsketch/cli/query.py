@@ -192,7 +192,7 @@ def _show_table(
             raise InvalidInput("--rollup adds all groups up: drop the groups that are named as keys.")
         view = release.rollup(*(name.strip() for name in rollup.split(",") if name.strip()))
     meanings = {name: words for name, words in release.meanings.items() if name in view.columns}
-    facts = {"confidence": shape["confidence"], "meanings": meanings, "others": release.others}
+    facts = {"confidence": shape["confidence"], "meanings": meanings, "others": release.others_at(shape["confidence"])}
     forms.show_rows(view, release.guarantee, facts, **shape)
     if not forms.as_json:
         for name, words in meanings.items():

@@ -251,6 +251,7 @@ def wanted(flags: SketchOptions, sketch: Any) -> Columns:
         key_type=flags.key_type or sketch.source_key_type,
         where=where,
         computed=computed,
+        named=kind.names_keys,
     )
 
 

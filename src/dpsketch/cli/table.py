@@ -328,6 +328,7 @@ def _asked_by_options(values: Mapping[str, Any]) -> Asked:
         points=made.spec.values,
         where=None if groups.where is None else parse_expression(groups.where, "--where"),
         computed=tuple(reader.computed.values()),
+        named=True,
     )
     return Asked(made, read, list(values["sources"]), flags.stdin_format)
 
@@ -385,11 +386,12 @@ def _show(private: PrivateTable, where: ReleaseOptions, forms: Forms) -> None:
     paid = None if private.charge is None else private.charge.to_json()
     output = None if where.output is None else str(where.output)
     facts = {"output": output, "confidence": where.confidence, **private.facts(), "charge": paid}
+    facts["others"] = private.others_at(where.confidence)
     limit = None if output is None else _SHOWN
     forms.show_rows(private.rows, private.guarantee, facts, limit=limit, **where.shape)
     if forms.as_json:
         return
-    for words in _explained(private):
+    for words in _explained(private, where.confidence):
         say(words)
     if output is None:
         say("The table is kept nowhere: -o FILE keeps it, for more questions at no cost.")
@@ -398,7 +400,7 @@ def _show(private: PrivateTable, where: ReleaseOptions, forms: Forms) -> None:
     say(f"Guarantee: {private.guarantee}")
 
 
-def _explained(private: PrivateTable) -> list[str]:
+def _explained(private: PrivateTable, confidence: float) -> list[str]:
     """Describe what each column counts, the chosen bounds, and the share that clipping cut."""
     lines, cut = [], private.cut
     kept = f"; {private.kept}"  # said once, below
@@ -416,10 +418,19 @@ def _explained(private: PrivateTable) -> list[str]:
             "Means are over records, as SQL's AVG. Means over users (--over users) would have about "
             f"{number_text(round(gain, 1))} times less noise."
         )
-    others = private.others
-    numbers = ", ".join(f"{name} {number_text(others[name])}" for name in private.value_names if name in others)
-    lines.append(f"All groups that are not listed, together: {numbers}.")
+    lines.append(f"All groups that are not listed, together: {_others_words(private, confidence)}.")
     return lines
+
+
+def _others_words(private: PrivateTable, confidence: float) -> str:
+    """Write the numbers of groups that are not listed, each with its interval."""
+    from dpsketch.sketches.table.rows import with_ends
+
+    others, found = private.others_at(confidence), []
+    for name in private.value_names:
+        value, low, high = (number_text(others[each]) for each in with_ends(name))
+        found.append(f"{name} {value} [{low}, {high}]")
+    return ", ".join(found)
 
 
 def _clipping_words(cut: float | None) -> str:

@@ -262,13 +262,19 @@ def combined(first: Guarantee, second: Guarantee) -> Guarantee:
     """Return what two releases promise together; whatever caveat either has, the combination has too."""
     costs = first.costs + second.costs
     delta = max(first.delta, second.delta)
+    epsilon = accounting.compose(costs, delta=delta)
+    both = first.delta + second.delta
+    if math.isinf(epsilon) and both < 1:
+        # Costs that have a δ of their own leave none for the sum: what holds then is ε₁ + ε₂ with δ₁ + δ₂.
+        added = math.nextafter(first.epsilon + second.epsilon, math.inf)
+        delta, epsilon = both, min(accounting.compose(costs, delta=both), added)
     holds = first.holds and second.holds
     # Where one of them promises nothing, only its reason matters.
     inherited = [each.caveat for each in (first, second) if holds or not each.holds]
     caveats = [caveat.replace(_IN_BOTH, "").strip() for caveat in inherited if caveat]
     words = dict.fromkeys(filter(None, [_IN_BOTH, *caveats] if holds else caveats))
     return Guarantee(
-        epsilon=accounting.compose(costs, delta=delta),
+        epsilon=epsilon,
         delta=delta,
         unit=first.unit,
         costs=costs,

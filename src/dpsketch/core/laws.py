@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from dpsketch.core.permit import Handle
 
 __all__ = [
-    "Additive", "Arrays", "ClassCounters", "Law", "OneTable", "additive_cost", "are_integers", "ratio_up",
+    "Additive", "Arrays", "ClassCounters", "Law", "OneTable", "additive_cost", "are_integers", "is_sane", "ratio_up",
 ]  # fmt: skip
+
+# Numbers of a file stay below this, so that two of them add up in 64 bits.
+_MOST = 2**62
 
 # The arrays that a law publishes, by name.
 Arrays = Mapping[str, Array]
@@ -181,6 +184,12 @@ def are_integers(arrays: Arrays, name: str, shape: tuple[int, ...] | None) -> bo
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or shape not in (None, array.shape):
         return False
     return array.dtype != np.uint64 or not array.size or int(array.max()) < 2**63
+
+
+def is_sane(array: Any) -> bool:
+    """Say whether numbers of a file are small enough to add up."""
+    found = np.asarray(array)
+    return not found.size or (int(found.min()) > -_MOST and int(found.max()) < _MOST)
 
 
 def additive_cost(noise: Noise, distance: Distance | Sensitivity) -> Cost:

@@ -51,7 +51,7 @@ import numpy as np
 
 from dpsketch.arrays import Floats, Integers
 from dpsketch.core.codec import stored
-from dpsketch.core.laws import Arrays, Law, are_integers
+from dpsketch.core.laws import Arrays, Law, are_integers, is_sane
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.files import Array
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FOUND", "HELD", "LISTED", "TABLE", "USERS", "CentredTable", "TableState", "are_chosen", "chosen_of",
-    "column_of", "haar", "held_table", "is_sane", "measure_table", "persons_table", "shape_of", "users_table",
+    "column_of", "haar", "held_table", "measure_table", "persons_table", "shape_of", "users_table",
 ]  # fmt: skip
 
 TABLE, USERS, PERSONS, HELD, KEPT = "table", "users", "persons", "held", "kept"
@@ -79,7 +79,6 @@ _MARGIN = 1 + 1e-12
 _NOTHING: Integers = np.empty(0, np.int64)
 # A range of users stands out alone, or together with a neighbour, from this number of deviations on.
 _ALONE, _PAIRED = 3.5, 2.5
-_MOST = 2**62
 _FARTHEST = 2.0**52
 # The bound that a prediction assumes where a release will choose it.
 _GUESS = 16
@@ -541,9 +540,3 @@ def _users_held(held: Floats, sigma: float) -> Floats:
         return np.zeros_like(held)
     last = int(np.flatnonzero(stands)[-1])
     return np.where(np.arange(len(held)) <= last, np.maximum(held, 0.0), 0.0)
-
-
-def is_sane(array: Any) -> bool:
-    """Say whether numbers of a file are small enough to add up."""
-    found = np.asarray(array)
-    return not found.size or (int(found.min()) > -_MOST and int(found.max()) < _MOST)

@@ -39,7 +39,7 @@ import numpy as np
 
 from dpsketch.arrays import Floats, Integers
 from dpsketch.core.codec import stored
-from dpsketch.core.laws import Arrays, Law, additive_cost, are_integers, ratio_up
+from dpsketch.core.laws import Arrays, Law, additive_cost, are_integers, is_sane, ratio_up
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.files import Array
@@ -52,7 +52,6 @@ from dpsketch.laws.centred import (
     are_chosen,
     chosen_of,
     column_of,
-    is_sane,
     shape_of,
 )
 from dpsketch.laws.groups import Measure

@@ -105,6 +105,10 @@ class Design(ABC):
         """Return how many tables have been published after so many days."""
 
     @abstractmethod
+    def days_in(self, weights: Floats) -> Floats:
+        """Return how often each day is in a weighted sum of what was published, one weight for each table."""
+
+    @abstractmethod
     def step(self, state: Integers, today: Integers, day: int) -> Iterator[tuple[Hashable, Integers]]:
         """Take in a day's table, counted from 1, and yield what is published of it before noise, by name.
 
@@ -229,6 +233,12 @@ class Banded(Filter):
         """Say whether the days before are held to the limit."""
         return bool(np.all((state >= -self.limit) & (state <= self.limit)))
 
+    def days_in(self, weights: Floats) -> Floats:
+        """Return how often each day is in a weighted sum of what was published: Σ_j c_j·w_{t+j} of day t."""
+        bands = np.array(self.bands[: len(weights)], np.float64)
+        found: Floats = np.convolve(weights[::-1], bands)[: len(weights)][::-1]
+        return found
+
     def response(self, days: int) -> Floats:
         """Return the total's response: the sums of 1/c(z)."""
         return _banded_response(self.bands, days)
@@ -316,6 +326,17 @@ class Blocks(Design):
     def published(self, day: int) -> int:
         """Return how many blocks are complete after so many days."""
         return sum(day // size for size in self.sizes)
+
+    def days_in(self, weights: Floats) -> Floats:
+        """Return how often each day is in a weighted sum of what was published: as often as all its blocks are."""
+        low, high = 0, len(weights)  # the days by which so many blocks are complete
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.published(middle) >= len(weights) else (middle + 1, high)
+        found = np.zeros(low)
+        for (level, index), weight in zip(self.names(low), weights.tolist(), strict=False):
+            found[index * self.sizes[level] : (index + 1) * self.sizes[level]] += weight
+        return found
 
     def names(self, day: int) -> Iterator[tuple[int, int]]:
         """Yield the blocks (level, index) that are complete after so many days, in the order of publication."""
@@ -479,6 +500,16 @@ class Recurrence(Filter):
             if np.any((buffer < -most) | (buffer > most)):
                 return False
         return True
+
+    def days_in(self, weights: Floats) -> Floats:
+        """Return how often each day is in a weighted sum of what was published: Σ_j c_j·w_{t+j}, without floors."""
+        rates = np.array(self.rates) / _RATE_ONE
+        gains = np.array(self.gains) / 2.0**self.guard
+        found, later = 2.0**self.scale * weights, np.zeros(len(rates))
+        for day in range(len(weights) - 2, -1, -1):
+            later = rates * later + weights[day + 1]
+            found[day] += float(gains @ later)
+        return found
 
     def response(self, days: int) -> Floats:
         """Return the total's response: the recurrence undone, without its floors."""

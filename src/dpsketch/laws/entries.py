@@ -18,7 +18,7 @@ import numpy as np
 from dpsketch import accounting
 from dpsketch.arrays import Integers
 from dpsketch.core.codec import stored
-from dpsketch.core.laws import Additive, Arrays, Law, additive_cost, are_integers
+from dpsketch.core.laws import Additive, Arrays, Law, additive_cost, are_integers, is_sane
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput, ReleaseRefused
 from dpsketch.files import Array
@@ -535,7 +535,12 @@ class CentredCounts(EntriesLaw):
 
     def fits(self, arrays: Arrays) -> bool:
         """Say whether there is a count for each key of the list, and a number of units."""
-        return EntriesLaw.fits(self, arrays) and self.size == len(arrays[LISTED]) and are_integers(arrays, PEOPLE, (1,))
+        good = EntriesLaw.fits(self, arrays) and self.size == len(arrays[LISTED])
+        return good and are_integers(arrays, PEOPLE, (1,)) and self._add_up(arrays)
+
+    def _add_up(self, arrays: Arrays) -> bool:
+        """Say whether counts and the number of units are small enough to be added."""
+        return is_sane(arrays[TABLE]) and is_sane([self.weight * int(np.asarray(arrays[PEOPLE])[0])])
 
     @property
     def _more(self) -> set[str]:

@@ -113,14 +113,8 @@ class _Rehearsal:
     def __init__(self, spec: TableSpec, amount: Amount, guess: Guess, *, listed: bool) -> None:
         found = spec.laws(Budget(**amount.budget), groups=range(guess.keys) if listed else None)[0]
         self.law = cast("CentredTable | CornerTable", found)
-        values = {place: _range_of(spec, name) for place, name in enumerate(spec.values)}
-        unknown = [name for place, name in enumerate(spec.values) if values[place] is None]
-        self.notes = [
-            f"Values of {name} are taken to lie between 0 and 1: read its errors as parts of the largest value, or "
-            "state bounds."
-            for name in unknown
-        ]
-        known = {place: each or (0.0, 1.0) for place, each in values.items()}
+        self.notes: list[str] = []
+        known = {place: self._range_of(spec, name, guess) for place, name in enumerate(spec.values)}
         names = [name for column in spec.columns for name in column.names]
         widths: dict[str, list[float]] = {name: [] for name in names}
         figures: dict[str, list[float]] = {"typical_size": [], "found": [], "named_from": [], "max_keys": []}
@@ -135,7 +129,7 @@ class _Rehearsal:
             figures["named_from"].append(self._named_from(content))
             if not groups:
                 continue
-            figures["typical_size"].append(float(content.heads[content.rows[middle]].mean()))
+            figures["typical_size"].append(float(content.sizes[middle].mean()))
             for column in spec.columns:
                 for name, answer in zip(column.names, decoded.answers(column, _CONFIDENCE), strict=True):
                     widths[name].append(float((answer.high - answer.low)[middle].mean()) / 2)
@@ -151,6 +145,28 @@ class _Rehearsal:
         self.figures = {name: float(np.mean(each)) for name, each in figures.items()}
         self.widths = {name: float(np.mean(each)) for name, each in widths.items()}
 
+    def _range_of(self, spec: TableSpec, name: str, guess: Guess) -> tuple[float, float]:
+        """Return where single values of a column are taken to lie, and note what no column of the table states."""
+        asked = [each for each in spec.measures() if each.value == spec.values.index(name) and each.stated is not None]
+        for measure in asked:
+            if measure.stated is not None and (measure.kind != "total" or spec.unit.level == "record"):
+                return measure.stated
+        for measure in asked:
+            if measure.stated is not None:
+                records = _records_of_a_user(spec, guess)
+                low, high = (end / records for end in measure.stated)
+                self.notes.append(
+                    f"Values of {name} are taken to lie between {number_text(low)} and {number_text(high)}: the stated "
+                    f"range of a user's total, divided by the {number_text(records)} records that a user has in a "
+                    "group on average."
+                )
+                return low, high
+        self.notes.append(
+            f"Values of {name} are taken to lie between 0 and 1: read its errors as parts of the largest value, or "
+            "state bounds."
+        )
+        return 0.0, 1.0
+
     def _named_from(self, content: _Content) -> float:
         """Return the size at which a group is as likely named as not."""
         if isinstance(self.law, CornerTable):
@@ -160,13 +176,12 @@ class _Rehearsal:
         )
 
 
-def _range_of(spec: TableSpec, value: str) -> tuple[float, float] | None:
-    """Return where single values of a column lie, if a column of the table states it."""
-    for measure in spec.measures():
-        single = measure.kind != "total" or spec.unit.level == "record"
-        if single and measure.value == spec.values.index(value) and measure.stated is not None:
-            return measure.stated
-    return None
+def _records_of_a_user(spec: TableSpec, guess: Guess) -> float:
+    """Return the mean number of records of a user in a group, over the groups that the user is in."""
+    holdings = Holdings.of(guess.counts, spec.unit, guess.users)
+    if holdings.chances is None:
+        return 1.0
+    return max(1.0, float(guess.counts.sum()) / max(holdings.users * holdings.held, 1e-300))
 
 
 def _middle(groups: int) -> slice:
@@ -212,6 +227,8 @@ class _Content:
         The number of users, or records, of each group.
     rows : numpy.ndarray
         The places of the groups that became rows.
+    sizes : numpy.ndarray
+        The number of users, or records, of each of these groups that count.
     spoken : list of float
         The mean weight that a user of a group gave to it, by round.
     """
@@ -226,6 +243,7 @@ class _Content:
         # Records of one user in each group, on average over all users.
         self._each = guess.counts / max(self._users, 1.0)
         self.rows: Integers = np.empty(0, np.int64)
+        self.sizes: Floats = np.empty(0)
         self.spoken: list[float] = []
 
     def places(self) -> Integers:
@@ -254,6 +272,7 @@ class _Content:
         others = np.setdiff1d(self.places(), asked)
         if self._chances is None:
             heads = np.append(self.heads[asked], self.heads[others].sum())
+            self.sizes = heads[:-1]
             return _Kept(self._spec, self._values, heads, np.zeros(len(heads)), float(heads.sum()), self._rng)
         each = np.append(self._each[asked], self._each[others].sum())
         chances = -np.expm1(-each)
@@ -263,7 +282,9 @@ class _Content:
         kept = float(np.minimum(held, cap).sum() / max(held.sum(), 1))
         more = each / np.maximum(chances, 1e-300) - 1  # records of a user in a group that it is in, beyond the first
         people = self._users * float(np.mean(held > 0))
-        return _Kept(self._spec, self._values, kept * self._users * chances, more, people, self._rng)
+        heads = kept * self._users * chances
+        self.sizes = heads[:-1]
+        return _Kept(self._spec, self._values, heads, more, people, self._rng)
 
     def _held(self, chances: Floats, records: float) -> Integers:
         """Return the number of rows of each of some users: binomial, with the mean of the chances.

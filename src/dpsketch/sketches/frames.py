@@ -7,7 +7,6 @@ from one row. Records without a weight are left out and counted, like records wi
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpsketch.columns import is_of
 from dpsketch.compound import compound_column, join_parts
 from dpsketch.errors import InvalidInput, SourceError
 
@@ -128,9 +128,9 @@ def _missing(weights: Any) -> npt.NDArray[np.bool_] | None:
     found: Any = None
     if isinstance(weights, pa.Array | pa.ChunkedArray):
         found = np.asarray(weights.is_null()) if weights.null_count else None
-    elif _is_instance(weights, "pandas", "Series"):
+    elif is_of(weights, "pandas", "Series"):
         found = weights.isna().to_numpy(bool)
-    elif _is_instance(weights, "polars", "Series"):
+    elif is_of(weights, "polars", "Series"):
         found = weights.is_null().to_numpy()
     elif isinstance(weights, list | tuple):
         found = np.array([weight is None for weight in weights], bool)
@@ -146,7 +146,7 @@ def _without(column: Any, missing: npt.NDArray[np.bool_]) -> Any:
         return [value for value, gone in zip(column, missing, strict=True) if not gone]
     if isinstance(column, pa.Array | pa.ChunkedArray):
         return column.filter(pa.array(~missing))
-    return column.filter(~missing) if _is_instance(column, "polars", "Series") else column[~missing]
+    return column.filter(~missing) if is_of(column, "polars", "Series") else column[~missing]
 
 
 def _check(named: Mapping[str, Any], given: Mapping[str, Any], kind: str, role: str) -> None:
@@ -212,7 +212,7 @@ def _in_memory(frame: Any, wanted: list[str], *, whole: bool) -> Any:
 
     A stream, or a relation that is computed when it is read, is read once, and not before its columns' names are known.
     """
-    if _is_instance(frame, "pandas", "DataFrame") or _is_instance(frame, "polars", "DataFrame"):
+    if is_of(frame, "pandas", "DataFrame") or is_of(frame, "polars", "DataFrame"):
         _check_labels(list(frame.columns), wanted)
         return frame
     if not (hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__")):
@@ -267,9 +267,3 @@ def _is_frame(records: Any) -> bool:
     kind = type(records)  # a pandas Series has its index's labels as attributes
     named = any(hasattr(kind, name) for name in ("columns", "column_names", "schema"))
     return named and any(hasattr(kind, name) for name in ("__arrow_c_stream__", "__arrow_c_array__"))
-
-
-def _is_instance(value: Any, module: str, name: str) -> bool:
-    """Say whether a value is of a class of a library, without importing the library."""
-    loaded = sys.modules.get(module)
-    return loaded is not None and isinstance(value, getattr(loaded, name))

@@ -55,6 +55,8 @@ class Kind:
         Whether records have weights.
     fingerprints : bool
         Whether fingerprints are all that it wants to know of text keys.
+    names_keys : bool
+        Whether its releases name keys as they were given, so that whole numbers are below 2⁶³.
     whole_users : bool
         Whether all records of a user must come in one update, sorted together. One that bounds users when it is
         released takes them in any order.
@@ -97,6 +99,7 @@ class Kind:
     reads: Literal["key", "points", "groups"] = "key"
     weighs: bool = True
     fingerprints: bool = False
+    names_keys: bool = False
     whole_users: bool = True
     lists_keys: bool = False
     collides: bool = True
@@ -204,6 +207,7 @@ KINDS: dict[str, Kind] = {
             sensitive_path=f"{_TABLE}:Table",
             spec_path=f"{_TABLE}:TableSpec",
             weighs=False,
+            names_keys=True,
             reads="groups",
             whole_users=False,
             collides=False,
@@ -227,6 +231,7 @@ KINDS: dict[str, Kind] = {
             private_path=f"{_HISTOGRAM}:PrivateHistogram",
             sensitive_path=f"{_HISTOGRAM}:Histogram",
             spec_path=f"{_HISTOGRAM}:HistogramSpec",
+            names_keys=True,
             whole_users=False,
             lists_keys=True,
             collides=False,
@@ -258,6 +263,7 @@ KINDS: dict[str, Kind] = {
             private_path=f"{_HISTOGRAM}:PrivateVoteHistogram",
             sensitive_path=f"{_HISTOGRAM}:VoteHistogram",
             spec_path=f"{_HISTOGRAM}:VoteHistogramSpec",
+            names_keys=True,
             weighs=False,
             lists_keys=True,
             release_options=(_FORM,),

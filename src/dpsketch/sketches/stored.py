@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 from dpsketch import files
 from dpsketch.errors import FileRefused, InvalidInput
@@ -27,10 +27,14 @@ class StoredSketch(Sketch[SpecT, ReleaseT]):
         elif temp_directory is not None:
             raise InvalidInput("temp_directory= goes with memory_limit=: without it nothing goes to disk.")
 
+    def bound_as(self, other: StoredSketch[Any, Any]) -> None:
+        """Take the memory limit of another sketch, and the folder beyond it."""
+        self._store.limit = other._store.limit
+
     def empty_like(self) -> Self:
         """Start an empty sketch that will merge with this one, under the same memory limit."""
         sketch = super().empty_like()
-        sketch._store.limit = self._store.limit
+        sketch.bound_as(self)
         return sketch
 
     def _absorb(self, other: Self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import reduce
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpsketch.columns import USER_TYPES, UserType, canonical, user_type_of
+from dpsketch.columns import LARGE_NAME, USER_TYPES, UserType, canonical, user_type_of
 from dpsketch.compound import join_parts
 from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.sources.failures import guarded, invalid
@@ -108,7 +109,7 @@ class Shaper:
             # The rules are those of the values, each of which is looked at once.
             values = self._identity({name: raw[name].dictionary}, role, name, asked, place)
             return pa.DictionaryArray.from_arrays(raw[name].indices, values)
-        column = _identities(raw[name], name, role, asked, place)
+        column = _identities(raw[name], name, role, asked, place, named=role == "key" and self._columns.named)
         if pa.types.is_null(column.type):
             return column.cast(self._types[role]) if role in self._kinds else column
         kind: UserType = "int" if pa.types.is_integer(column.type) else "text"
@@ -142,12 +143,16 @@ def _is_bytes(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _identities(column: Any, name: str, role: str, asked: KeyType | None, place: Place) -> Any:
-    """Return a column of keys or users by :mod:`dpsketch.columns`, or as ``null`` if it holds nothing else."""
+def _identities(column: Any, name: str, role: str, asked: KeyType | None, place: Place, *, named: bool = False) -> Any:
+    """Return a column of keys or users by :mod:`dpsketch.columns`, or as ``null`` if it holds nothing else.
+
+    Whole numbers of ``named`` keys are those that 64 signed bits hold.
+    """
     plain = _plain(column, name, place)
     if pa.types.is_null(plain.type):
         return plain if asked is None else plain.cast({"int": pa.int64(), "text": pa.string()}[asked])
     not_whole = _not_whole(name, role, place)
+    too_large = f"{place}: column {name!r}: {LARGE_NAME}"
 
     def unfit(error: Exception) -> SourceError:
         if isinstance(error, InvalidInput):
@@ -165,10 +170,18 @@ def _identities(column: Any, name: str, role: str, asked: KeyType | None, place:
         if asked == "text":
             return keys.cast(pa.string())
         if pa.types.is_uint64(keys.type) and (role, asked) != ("user", "int"):
+            if named:
+                return _cast(keys, pa.int64(), too_large)
             return keys.view(pa.int64())  # an integer key is a pattern of 64 bits, see dpsketch.hashing
         return _cast(keys, pa.int64(), not_whole)
     if asked == "int":
-        return _parse(_string(keys, name, place), _signed if role == "user" else _whole, not_whole)
+        text = _string(keys, name, place)
+        if not named:
+            return _parse(text, _signed if role == "user" else _whole, not_whole)
+        with suppress(SourceError):
+            return _parse(text, _signed, too_large)
+        _parse(text, _whole, not_whole)
+        raise SourceError(too_large)
     return keys if pa.types.is_binary(keys.type) else _string(keys, name, place)
 
 

@@ -45,6 +45,8 @@ class Columns:
     encoded : bool
         Whether a text key may come as Arrow's dictionary, where a source stores it so. Records of users, conditions and
         compound keys look at every value, and get text all the same.
+    named : bool
+        Whether a release names the keys, which are whole numbers below 2⁶³ or text; larger numbers are refused.
     """
 
     key: str | tuple[str, ...] | None = None
@@ -58,6 +60,7 @@ class Columns:
     computed: tuple[RowExpression, ...] = ()
     elsewhere: frozenset[str] = frozenset()
     encoded: bool = False
+    named: bool = False
 
     def __post_init__(self) -> None:
         if not (self.names or self.elsewhere):

@@ -19,7 +19,7 @@ from dpsketch.hashing import KeyType
 from dpsketch.local import Collector, LocalProtocol, Received
 from dpsketch.local.wire import HEAD_BYTES, ID_BYTES
 from dpsketch.sketches.feed import add_batch
-from dpsketch.sketches.kinds import KINDS
+from dpsketch.sketches.kinds import KINDS, row_of
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.table import Table, TableSpec
 from dpsketch.sources import Batch, Columns, open_source
@@ -174,6 +174,7 @@ def build_files(
     sketch = _started(into)
     names = [points] if isinstance(points, str) else points
     columns = Columns(key, user, weight, tuple(names), key_type or sketch.source_key_type, user_type)
+    columns = replace(columns, named=row_of(sketch).names_keys)
     add_files(session, sources, sketch, columns, disjoint_users=disjoint_users)
     return sketch
 

@@ -55,6 +55,7 @@ from dpsketch.sketches.kinds import KINDS, Kind
 from dpsketch.sketches.partials import Partial
 from dpsketch.sketches.sketch import Sketch
 from dpsketch.sketches.specs import fingerprint_of, refuse_choice
+from dpsketch.sketches.stored import StoredSketch
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -171,6 +172,8 @@ class ContinualSketch(Partial):
             raise InvalidInput("this sketch holds records already: give an empty one, which says what a day counts.")
         budget, account = Budget(epsilon, delta, rho), self._account(ledger, dataset, part)
         today = _first_day(kind, sketch.spec, keys)
+        if isinstance(sketch, StoredSketch) and isinstance(today, StoredSketch):
+            today.bound_as(sketch)
         refuse_choice(today.spec.unit)
         spec, unit = today.spec, today.spec.unit
         calendar = Calendar.of(unit, days, user_days, days_apart, first_day)

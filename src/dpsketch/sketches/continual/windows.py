@@ -175,7 +175,37 @@ def are_finite(array: Array, shape: tuple[int, ...] | None) -> bool:
     return good and bool(np.isfinite(array).all())
 
 
+def are_weights(law: Published, array: Array, *, window: bool) -> bool:
+    """Say whether an array holds the weights of a stream's publications in sums and differences of some of its days.
+
+    With ``window`` they are those of some days in a row, each once, the last of which is the last that is there. Each
+    day enters by a whole number. Weights that are too small would state too little noise, and are those of no days.
+    """
+    if not isinstance(array, np.ndarray) or not are_finite(array, (array.size,)):
+        return False
+    if not 0 < len(array) <= min(law.design.published(law.horizon), _MOST_WEIGHED // (1 + law.design.buffers)):
+        return False
+    with np.errstate(all="ignore"):
+        days = law.design.days_in(array)
+    if not (np.abs(days) < 2**31).all() or (np.abs(days - np.rint(days)) > _ROUNDING).any():
+        return False
+    if not window:
+        return True
+    first = int(np.argmax(days > 0.5))
+    inside = np.arange(len(days)) >= first
+    return bool(np.array_equal(np.rint(days), inside)) and len(array) == law.design.published(len(days))
+
+
+def is_nothing(law: Published, weights: Array) -> bool:
+    """Say whether weights are those of no publication, as where days are taken from themselves."""
+    return bool(law.design.largest * np.abs(np.asarray(weights)).max() < _ROUNDING)
+
+
 Marks = npt.NDArray[np.uint64]
+# How far a day may seem to be from a whole number of times, by the rounding of weights.
+_ROUNDING = 1e-6
+# Weights times tables that a day enters: more would take minutes, and no stream has so many.
+_MOST_WEIGHED = 2**31
 
 # The table that wants the most noise enters this many times; others enter more often as they want less, rounded.
 _STEPS = 8

@@ -25,7 +25,7 @@ from dpsketch.noise import Noise
 from dpsketch.numbers import probability, whole_number
 from dpsketch.release import KeyedRelease, SketchRelease
 from dpsketch.results import Estimates
-from dpsketch.sketches.continual.windows import Stretch, are_finite, combined
+from dpsketch.sketches.continual.windows import Stretch, are_finite, are_weights, combined, is_nothing
 from dpsketch.sketches.countsketch.addition import sum_of_tables
 from dpsketch.sketches.countsketch.decoding import Shown, joint_decode
 from dpsketch.sketches.countsketch.estimates import (
@@ -96,13 +96,13 @@ class Combined(Derived):
         for i in places:
             weights, marks = arrays[f"weights{i}"], arrays[f"marks{i}"]
             good = isinstance(marks, np.ndarray) and marks.dtype == np.uint64 and marks.ndim == 1
-            if not good or not isinstance(weights, np.ndarray) or not are_finite(weights, (weights.size,)):
-                return False
-            law = self.streams[i][1]
-            if not 0 < len(weights) <= law.design.published(law.horizon):
+            if not good or not are_weights(self.streams[i][1], weights, window=False):
                 return False
         shape = self.laws[0].tables[0].shape
-        return are_finite(arrays["table"], shape) if self.streams else are_integers(arrays, "table", shape)
+        if not self.streams:
+            return are_integers(arrays, "table", shape)
+        noisy = bool(self.drawn) or not all(is_nothing(self.streams[i][1], arrays[f"weights{i}"]) for i in places)
+        return are_finite(arrays["table"], shape) and (noisy or bool(np.all(np.abs(arrays["table"]) < 1)))
 
 
 def noise_of(law: Any) -> Noise:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from dpsketch import plots
 from dpsketch.arrays import Integers
+from dpsketch.columns import LARGE_NAME
 from dpsketch.compound import CompoundKey, compound_keys
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import TEXT_FINGERPRINTS, KeyType, typed_column
@@ -169,7 +170,7 @@ def named_column(keys: Any, key_type: KeyType | None) -> tuple[pa.ChunkedArray, 
     if held == TEXT_FINGERPRINTS:
         raise InvalidInput("a histogram has the names of keys, and these are their fingerprints: give the keys.")
     if held == pa.uint64() and any(_largest(chunk) >= 2**63 for chunk in column.chunks):
-        raise InvalidInput("integer keys and groups are below 2**63, and one is not. Pass them as text.")
+        raise InvalidInput(LARGE_NAME)
     return column, found, declared
 
 

@@ -24,7 +24,7 @@ from dpsketch.noise import DiscreteLaplace
 from dpsketch.numbers import hold_whole
 from dpsketch.release import SketchRelease
 from dpsketch.results import Estimates
-from dpsketch.sketches.continual.windows import Window, are_finite
+from dpsketch.sketches.continual.windows import Window, are_finite, are_weights, is_nothing
 from dpsketch.sketches.histogram.named import (
     NamedCounts,
     of_one_type,
@@ -80,10 +80,12 @@ class NamedWindow(Derived):
         """Say whether there are different names, as many finite counts, and the weights of publications."""
         if set(arrays) != {"names", "table", "weights"} or not are_names(arrays["names"]):
             return False
-        shape, weights = (len(arrays["names"]),), arrays["weights"]
+        shape = (len(arrays["names"]),)
         (table,) = self.publications.stacked
         good = table.shape in (None, shape) and are_finite(arrays["table"], shape)
-        return good and isinstance(weights, np.ndarray) and are_finite(weights, (weights.size,))
+        good = good and are_weights(self.publications, arrays["weights"], window=not self.signed)
+        noisy = good and not is_nothing(self.publications, arrays["weights"])
+        return good and (noisy or bool(np.all(np.abs(np.asarray(arrays["table"])) < 1)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

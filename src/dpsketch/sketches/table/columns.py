@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -164,7 +164,7 @@ def mean(
 
 def quantiles(
     value: str,
-    shares: Sequence[float],
+    shares: float | Sequence[float],
     *,
     bounds: tuple[float, float] | None = None,
     grid: float | None = None,
@@ -177,8 +177,8 @@ def quantiles(
     ----------
     value : str
         The column.
-    shares : sequence of float
-        The quantiles, as in ``[0.5, 0.9]``.
+    shares : float or sequence of float
+        The quantiles, as in ``[0.5, 0.9]``, or one.
     bounds : pair of float, optional
         The range of one value. By default the release chooses a range privately.
     grid : float, optional
@@ -187,7 +187,8 @@ def quantiles(
         As for :func:`count`.
     """
     low, high = pair(bounds)
-    listed = tuple(sorted({float(real_number("quantile", share)) for share in shares}))
+    several = shares if isinstance(shares, Iterable) else [shares]
+    listed = tuple(sorted({float(real_number("quantile", share)) for share in several}))
     step = None if grid is None else float(real_number("grid", grid))
     return Column("quantiles", _named(value), low, high, listed, step, weight=weight, label=name)
 

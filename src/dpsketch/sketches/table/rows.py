@@ -287,7 +287,7 @@ def _arrow_types() -> dict[str, Any]:
 
     return {
         "date": pa.date32(), "timestamp": pa.timestamp("us"), "zoned_timestamp": pa.timestamp("us", "UTC"),
-        "boolean": pa.bool_(), "int": pa.int64(),
+        "boolean": pa.bool_(), "int": pa.int64(), "uint64": pa.int64(),
     }  # fmt: skip
 
 

@@ -44,7 +44,7 @@ class Table(StoredSketch[TableSpec, PrivateTable]):
     ----------
     by : str or sequence of str
         The columns that name a group.
-    columns : sequence of Column, optional
+    columns : Column or sequence of Column, optional
         Aggregates to compute for each group: ``dps.count()``, ``dps.users()``, ``dps.sum("x")``, ``dps.mean("x")``,
         ``dps.quantiles("x", [.5, .9])``. By default the count.
     user : str, optional
@@ -94,7 +94,7 @@ class Table(StoredSketch[TableSpec, PrivateTable]):
         self,
         *,
         by: str | Sequence[str],
-        columns: Sequence[Column] = (),
+        columns: Column | Sequence[Column] = (),
         user: str | None = None,
         max_keys: int | Literal["auto"] | None = None,
         max_records: int | Literal["auto"] | None = None,
@@ -109,6 +109,7 @@ class Table(StoredSketch[TableSpec, PrivateTable]):
         else:
             unit = per_user("auto" if max_keys is None else max_keys, neighbours=neighbours)
         names = (by,) if isinstance(by, str) else tuple(by)
+        columns = (columns,) if isinstance(columns, Column) else columns
         chosen = max_records is None or max_records == "auto"
         bound = None if chosen else whole_number("max_records", max_records)
         self._start(TableSpec(unit, names, tuple(columns) or (count(),), user, bound))

@@ -80,7 +80,10 @@ class TableSpec(Spec):
         names = [name for column in self.columns for name in column.names]
         names += [*self.by, *(f"{name}_{end}" for name in names for end in ("low", "high"))]
         if len(set(names)) < len(names):
-            raise InvalidInput("two columns of the table have one name. Give one of them another, with name=.")
+            raise InvalidInput(
+                "two columns of the table have one name. Ask for each once, or give one of them another: in Python as "
+                "in dps.count(name='n'), in SQL as in COUNT(*) AS n."
+            )
         if (self.user is None) is not (self.unit.level == "record"):
             raise InvalidInput("a table has a user column if, and only if, its unit is a user.")
         if self.max_records is not None and (self.unit.level == "record" or not 1 <= self.max_records <= 2**40):

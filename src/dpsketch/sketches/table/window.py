@@ -13,7 +13,7 @@ from dpsketch.core.laws import Arrays, Law
 from dpsketch.laws.centred import LISTED
 from dpsketch.laws.names import are_names
 from dpsketch.laws.streams import Published
-from dpsketch.sketches.continual.windows import are_finite, split
+from dpsketch.sketches.continual.windows import are_finite, are_weights, split
 from dpsketch.sketches.table.spec import DAY_STEPS
 
 __all__ = ["TableWindow"]
@@ -41,10 +41,10 @@ class TableWindow(Derived):
         """Say whether there are different names, the sum of the days, and the weights of publications."""
         if set(arrays) != {LISTED, "sum", "weights"} or not are_names(arrays[LISTED]):
             return False
-        weights, law = arrays["weights"], self.publications
+        law = self.publications
         good = all(table.shape == (len(arrays[LISTED]) + 1,) for table in law.stacked)
         good = good and are_finite(arrays["sum"], law.shape)
-        return good and isinstance(weights, np.ndarray) and are_finite(weights, (weights.size,))
+        return good and are_weights(law, arrays["weights"], window=True)
 
     def columns(self, arrays: Arrays) -> dict[str, tuple[Floats, float]]:
         """Return each table in units of whole contributions, with the variance of the noise in a cell."""
