@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import subprocess
-import sys
 
 import mpmath
 import pytest
@@ -22,7 +20,6 @@ from dpsketch.privacy import (
     MomentCost,
     PureCost,
     ZcdpCost,
-    best_guess,
 )
 from oracles.deltas import composed_delta
 
@@ -57,17 +54,6 @@ def test_calibration_never_returns_less_privacy_than_asked(epsilon: float, delta
     assert compose([GaussianCost(mu)], delta=delta) <= epsilon
 
 
-@pytest.mark.parametrize(("epsilon", "sigma"), [(0.1, 36.30), (1.0, 4.2247), (4.0, 1.1935)])
-def test_gaussian_mu_against_published_values(epsilon: float, sigma: float) -> None:
-    assert 1 / accounting.gaussian_mu(epsilon, 1e-6) == pytest.approx(sigma, rel=2e-4)
-
-
-def test_the_classical_formula_would_fail_at_large_epsilon() -> None:
-    sigma = math.sqrt(2 * math.log(1.25e6)) / 10
-    assert accounting.gaussian_delta(10.0, 1 / sigma) == pytest.approx(1.9e-6, rel=0.05)
-    assert accounting.gaussian_mu(10.0, 1e-6) < 1 / sigma
-
-
 @pytest.mark.parametrize("mu", [1e-300, 1e-8, 0.01, 0.3, 1.0, 7.0, 100.0])
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, 1e-6, 0.3])
 def test_gaussian_epsilon_is_the_smallest_double_that_holds(mu: float, delta: float) -> None:
@@ -80,14 +66,6 @@ def test_gaussian_epsilon_is_the_smallest_double_that_holds(mu: float, delta: fl
 def test_gaussian_delta_is_rounded_up_and_by_no_more_than_a_unit(epsilon: float, mu: float) -> None:
     delta = accounting.gaussian_delta(epsilon, mu)
     assert math.nextafter(delta, 0) < oracle_delta(epsilon, mu) <= delta
-
-
-def test_gaussian_limits() -> None:
-    assert accounting.gaussian_delta(1.0, 0.0) == 0
-    assert accounting.gaussian_delta(1.0, math.inf) == 1
-    assert accounting.gaussian_epsilon(0.0, 0.0) == 0
-    assert accounting.gaussian_epsilon(0.1, 0.0) == math.inf
-    assert accounting.gaussian_epsilon(0.1, 1.0) == 0
 
 
 @given(st.floats(1e-300, 1e300))
@@ -199,18 +177,6 @@ def test_costs_out_of_range_are_refused(cost: Cost) -> None:
         compose([cost], delta=1e-6)
 
 
-@pytest.mark.parametrize("number", [math.nan, True, 1j, "1", None, 10**400], ids=lambda number: str(number)[:4])
-def test_costs_that_are_no_numbers_are_never_made(number: object) -> None:
-    for make in (PureCost, GaussianCost, ZcdpCost, lambda value: ApproximateCost(1.0, value)):
-        with pytest.raises(InvalidInput, match="must"):
-            make(number)
-
-
-def test_arguments_out_of_range_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="delta"):
-        compose([PureCost(1.0)], delta=1.0)
-
-
 def test_fits_holds_a_budget_to_its_last_digit() -> None:
     assert fits([PureCost(0.1)] * 10, epsilon=1.0, delta=0)
     assert fits([PureCost(0.1)] * 3, epsilon=0.3, delta=0)
@@ -239,28 +205,3 @@ def test_rho_of_every_kind() -> None:
     assert rho_of([PureCost(0.01)]) == pytest.approx(0.01**2 / 2, rel=1e-4)
     assert rho_of([MomentCost(1.0, 100, 1.01)]) == pytest.approx(100 * math.log(1.01) ** 2 / 2, rel=1e-4)
     assert rho_of([PureCost(1.0), ApproximateCost(0.1, 1e-9)]) is None
-
-
-def test_words_promise_no_more_than_the_numbers() -> None:
-    assert best_guess(0.0) == 0.5
-    assert best_guess(1.0, 0.01) == pytest.approx((math.e + 0.01) / (1 + math.e))
-    assert best_guess(math.inf) == 1
-    assert accounting.posterior(0.5, 1.0) == pytest.approx(best_guess(1.0))
-    assert accounting.posterior(0.0, 1.0) == 0
-    assert "at most 73.2%" in accounting.words(1.0, 1e-6)
-    assert "99.996" in accounting.words(10.0)
-    assert "100%" in accounting.words(math.inf)
-    assert "A belief of 1%" in accounting.words(1.0)
-    assert "A belief of 1%" not in accounting.words(1.0, 1e-6)
-    with pytest.raises(InvalidInput):
-        accounting.words(-1.0)
-
-
-def test_calibration_and_closed_forms_load_neither_dp_accounting_nor_a_database() -> None:
-    code = (
-        "import sys; from dpsketch import accounting; from dpsketch.privacy import *;"
-        "accounting.gaussian_mu(1.0, 1e-6); accounting.compose([PureCost(0.1)] * 9, delta=1e-6);"
-        "print([m for m in ('dp_accounting', 'scipy.stats') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

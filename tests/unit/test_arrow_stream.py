@@ -84,21 +84,10 @@ def test_a_consistent_lie_about_a_length_is_refused(length: int) -> None:
     assert "longer than its buffer" in refusal(texts)
 
 
-def test_a_length_below_zero_is_refused() -> None:
-    assert "missing values or not one row" in refusal(put(put(DATA, batch_place(NODES, 1), -1), BODY + 8, -1))
-
-
 @pytest.mark.parametrize("index", range(9))
 def test_a_buffer_outside_the_file_is_refused(index: int) -> None:
     for second, number in ((False, 2**40), (True, 2**40), (True, 2**63 - 1), (True, -8), (False, -8)):
         assert "a buffer lies outside" in refusal(put(DATA, batch_place(BUFFERS, index, second), number))
-
-
-def test_a_buffer_off_the_grid_is_refused() -> None:
-    place = batch_place(BUFFERS, 3)
-    offset = int.from_bytes(DATA[place : place + 8], "little")
-    shorter = put(DATA, batch_place(BUFFERS, 3, second=True), 6)
-    assert "a buffer lies outside" in refusal(put(shorter, place, offset + 1))
 
 
 @pytest.mark.parametrize("index", [0, 2, 4, 6])

@@ -56,20 +56,6 @@ def test_a_release_chooses_near_the_best_bound(listed: bool) -> None:
     assert np.sqrt(np.mean(off**2)) < 1.5 * math.sqrt(release.noise.variance)
 
 
-def test_heavier_users_raise_the_bound_and_few_of_them_do_not() -> None:
-    light = np.full(20_000, 3)
-    some = choice_of(light, 1.0)
-    many = choice_of(np.where(np.arange(20_000) < 4000, 60, 3), 1.0)
-    few = choice_of(np.where(np.arange(20_000) < 2, 4000, 3), 1.0)
-
-    def chosen(choice: Choice) -> int:
-        return choice.bound(1000, {bound: 14.0 * bound for bound in BOUNDS})
-
-    assert 3 <= chosen(some) <= 4
-    assert 3 <= chosen(few) <= 4
-    assert chosen(many) > 30
-
-
 def test_the_bound_is_the_least_of_the_stated_error() -> None:
     """Against the definition, word by word, where noise is negligible."""
     rng = np.random.default_rng(3)
@@ -121,15 +107,6 @@ def test_the_last_range_has_no_end(most: int) -> None:
     assert told.share.low <= np.maximum(below - 8, 0).sum() / below.sum() <= told.share.high
     assert 500 <= told.beyond <= 520
     assert f"more than {told.up_to} keys" in told.words
-
-
-@pytest.mark.statistical
-def test_half_of_the_interval_is_seen_to_miss() -> None:
-    """The twin: numbers of users that are a tenth off leave the interval nearly always, where noise is small."""
-    held = np.repeat([2, 10, 60], [5000, 3000, 2000])
-    told = choice_of(np.repeat([2, 10, 60], [5000, 3000, 600]), 5.0).cut(4)
-    cut = np.maximum(held - 4, 0).sum() / held.sum()
-    assert not told.share.low <= cut <= told.share.high
 
 
 def test_what_is_told_goes_with_every_answer(tmp_path: Path) -> None:
@@ -309,15 +286,3 @@ def test_few_users_get_the_least_noise_and_are_told_that_nothing_is_known() -> N
             assert choice.bound(100, {bound: 14.0 * bound for bound in BOUNDS}) == 1
             assert "does not stand out" in choice.cut(1).words
     assert sum(choice_of(held, 0.05).cut(1).up_to > 0 for _ in range(50)) <= 10
-
-
-def test_nothing_is_told_to_be_cut_before_a_release() -> None:
-    histogram, _ = filled([3] * 10)
-    assert (histogram.cut.records, histogram.cut.left_out) == (30, 0)
-
-
-def test_no_users_and_no_listed_keys_still_make_a_release() -> None:
-    histogram = dps.Histogram(unit=AUTO, key_type="int")
-    assert histogram.release(**BUDGET, keys=[]).keys == []
-    assert histogram.release(**BUDGET).keys == []
-    assert len(histogram.release(**BUDGET, keys=[1, 2]).values) == 2

@@ -89,12 +89,6 @@ def test_the_bill_names_what_is_there_and_what_needs_what(tmp_path: Path) -> Non
     assert bill(tmp_path, "dpsketch") == found
 
 
-def program(path: Path, text: str) -> Path:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
-
-
 def make(tmp_path: Path, **given: object) -> str:
     """What ``make demo`` says on a machine that lacks something; it must end before it installs anything."""
     words = [f"{name}={value}" for name, value in {"VENV": tmp_path / "own", **given}.items()]
@@ -107,37 +101,6 @@ def make(tmp_path: Path, **given: object) -> str:
 
 def test_a_machine_without_python_is_told_what_to_install(tmp_path: Path) -> None:
     assert "apt-get install python3 python3-venv" in make(tmp_path, PYTHON="no-such-python")
-
-
-def test_a_machine_with_an_old_python_is_told_which_it_needs(tmp_path: Path) -> None:
-    old = program(tmp_path / "old", 'case "$2" in *version_info*) exit 1;; esac; echo 3.9.2')
-    said = make(tmp_path, PYTHON=old)
-    assert "is 3.9.2" in said
-    assert "Python 3.11 or newer" in said
-
-
-def test_a_machine_without_the_package_for_environments_is_told_its_name(tmp_path: Path) -> None:
-    """As on Debian, where ``ensurepip`` comes with python3-venv."""
-    (tmp_path / "ensurepip.py").write_text("raise ModuleNotFoundError('ensurepip')")
-    bare = program(tmp_path / "bare", f'PYTHONPATH={tmp_path} exec {sys.executable} "$@"')
-    assert "apt-get install python3-venv" in make(tmp_path, PYTHON=bare)
-
-
-def test_a_folder_that_may_not_be_written_is_named(tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    said = make(tmp_path, PYTHON=sys.executable, VENV=blocked / "own")
-    assert f"'{blocked / 'own'}' cannot be written" in said
-
-
-def test_an_environment_that_is_there_is_kept(tmp_path: Path) -> None:
-    python = tmp_path / "own" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    program(python, "exit 0")
-    done = subprocess.run(
-        ["sh", ROOT / "distribution" / "environment.sh", "no-such-python", tmp_path / "own"], check=False
-    )
-    assert done.returncode == 0
 
 
 @pytest.mark.full

@@ -36,25 +36,6 @@ def test_pictures_exist(page: Path) -> None:
     assert all((page.parent / name).stat().st_size > 1_000 for name in found)
 
 
-def test_the_six_questions_have_commands_pictures_and_rivals() -> None:
-    section = (DOCS / "index.md").read_text(encoding="utf-8").split("## Six questions\n")[1].split("\n## ")[0]
-    questions = section.split("\n### ")[1:]
-    assert len(questions) == 6
-    for question in questions:
-        assert "```" in question
-        assert PICTURE.search(question)
-        (written,) = WRITTEN.findall(question)
-        assert written[2].count("\n| ") >= 3, "ours and at least one rival"
-
-
-def test_rows_of_other_libraries_are_those_that_were_measured() -> None:
-    measured = json.loads((DOCS / "figures" / "front-rivals.json").read_text(encoding="utf-8"))
-    tables = {name: text for name, _, text in WRITTEN.findall((DOCS / "index.md").read_text(encoding="utf-8"))}
-    assert {"delays", "different", "places", "days"} == measured.keys()
-    for name, rows in measured.items():
-        assert all(f"| {' | '.join(row)} |" in tables[name] for row in rows), name
-
-
 def test_the_first_comparison_shows_names_and_errors_of_every_library_at_its_best() -> None:
     """Rows are chosen from all settings that were tried; README and index have the same table."""
     measured = json.loads((DOCS / "figures" / "front-names.json").read_text(encoding="utf-8"))
@@ -80,80 +61,8 @@ def test_the_first_comparison_shows_names_and_errors_of_every_library_at_its_bes
     assert [line.split(",")[1].strip() for line in ours] == ["default", '`form="gaussian"`']
 
 
-def test_words_of_the_main_pages_are_in_the_glossary() -> None:
-    """Every link to the glossary names a word of it, and the front page, the tutorial and the argument link there."""
-    glossary = (DOCS / "glossary.md").read_text(encoding="utf-8")
-    anchors = set(re.findall(r"\{ #(\w+) \}", glossary))
-    anchors |= {
-        title.strip().lower().replace(" ", "-") for title in re.findall(r"^## ([\w -]+)$", glossary, re.MULTILINE)
-    }
-    for word in ("unit", "neighbour", "epsilon", "delta", "rho", "clipping", "sketch", "release"):
-        assert word in anchors
-    for page in DOCS.rglob("*.md"):
-        linked = re.findall(r"glossary\.md#([\w-]+)\)", page.read_text(encoding="utf-8"))
-        assert set(linked) <= anchors, page
-
-
-WORDS = {
-    "unit": "units?", "neighbour": "neighbours?", "epsilon": "ε", "delta": "δ", "rho": "ρ",
-    "clipping": "clipping|clipped|clips?", "sketch": "sketch(?:es)?", "release": "releases?",
-}  # fmt: skip
-
-
-def prose(text: str) -> str:
-    """A page without code, comments, pictures, captions, headings, and links to other pages."""
-    for left_out in (
-        r"^```.*?^```$", r"<!--.*?-->", r"!\[[^\]]*\]\([^)]*\)", r"^#[^\n]*$", r"^\*All [^\n]*\*$", r"`[^`\n]*`",
-        r"\[[^\]]*\]\((?![^)]*glossary)[^)]*\)",
-    ):  # fmt: skip
-        text = re.sub(left_out, "", text, flags=re.MULTILINE | re.DOTALL)
-    return text
-
-
-def unexplained(text: str) -> list[str]:
-    """The words of the glossary that a page uses before it links them."""
-    bare = prose(text)
-    linked = re.sub(r"\[[^\]]*\]\([^)]*glossary\.md#(\w+)\)", r"<\1>", bare)
-    found = []
-    for word, forms in WORDS.items():
-        used = re.search(rf"(?<![\w<])(?:{forms})(?![\w>])", linked, re.IGNORECASE)
-        link = linked.find(f"<{word}>")
-        if used and not 0 <= link < used.start():
-            found.append(word)
-    return found
-
-
-@pytest.mark.parametrize(
-    "name", ["index.md", "tutorial.md", "explanation/trust.md", "how-to/decide.md", "how-to/recipes.md"]
-)
-def test_a_word_of_the_glossary_is_a_link_where_it_first_appears(name: str) -> None:
-    assert unexplained((DOCS / name).read_text(encoding="utf-8")) == []
-
-
-def test_a_word_that_is_used_before_its_link_is_noticed() -> None:
-    assert unexplained("At ε = 1, and [ε](glossary.md#epsilon) again.") == ["epsilon"]
-    assert unexplained("At [ε](glossary.md#epsilon) = 1, `sketch`, and ε again.") == []
-
-
-def test_there_are_twenty_recipes_and_each_is_a_command() -> None:
-    text = (DOCS / "how-to" / "recipes.md").read_text(encoding="utf-8")
-    parts = re.split(r"^\*\*\d+\. ", text, flags=re.MULTILINE)[1:]
-    assert len(parts) == 20
-    assert all("```console\ndpsketch " in part for part in parts)
-
-
 @pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")), ids=lambda page: page.name)
 def test_links_of_the_pages_beside_the_sources_lead_somewhere(page: Path) -> None:
     """Links between the pages of the site are checked when it is built."""
     links = re.findall(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
-
-
-ADDRESS = re.compile(r"https://[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::\d+)?(?:[/?#][^\s<>\"'`]*)?")
-
-
-@pytest.mark.parametrize("page", [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.name)
-def test_links_to_other_places_are_addresses(page: Path) -> None:
-    """By their form: a test asks nobody. What is an example (``https://…``) is in code, and is no link."""
-    links = re.findall(r"\]\((\w+:[^)\s]+)\)", page.read_text(encoding="utf-8"))
-    assert [link for link in links if not ADDRESS.fullmatch(link)] == []

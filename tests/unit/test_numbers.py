@@ -8,7 +8,7 @@ import json
 import math
 import pkgutil
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -174,7 +174,7 @@ MADE = {
     "Proposal Publications Published Quantile RankError Received RecordColumns ReleasePreview RowTable Rows",
     "SearchPrediction Segments Seizable SharedNoise Silent SketchedLevel Spent Spread State Stretch Sum",
     "SupportProtocol Survival Table TableShape Tally Terms TextKeys TooLow Vector VectorBatch Votes Waves",
-    "Centred CentredTable Column CornerTable Corners LaplaceSum Measure RankDraws TableSpec",
+    "Centred CentredCounts CentredTable Column CornerTable Corners LaplaceSum Measure RankDraws TableSpec",
     "WeightedRounds Weights _Added _Children _CountMean _Measured _Projected _Weighed",
 }
 PACKAGES = (accounting, core, laws, ledger, local, plan, sketches)
@@ -240,12 +240,6 @@ def test_what_is_no_number_is_refused(cls: type) -> None:
                 cls(**{**arguments, name: wrong})
 
 
-def test_python_numbers_are_written_as_they_were_given() -> None:
-    unit = dps.per_user(2, max_weight=1)
-    assert CountSketchSpec(5, 16, unit, grid=1).to_json() == CountSketchSpec(5, 16, unit, grid=1.0).to_json()
-    assert json.dumps(privacy.cost_to_json(privacy.PureCost(1))) == '{"kind": "pure", "epsilon": 1}'
-
-
 @pytest.mark.parametrize(
     ("value", "expected"),
     [(5, 5), (np.int64(-5), -5), (np.uint64(2**64 - 1), 2**64 - 1), (np.array(3), 3), (10**400, 10**400)],
@@ -254,24 +248,6 @@ def test_whole_numbers(value: Any, expected: int) -> None:
     found = whole_number("n", value)
     assert type(found) is int
     assert found == expected
-
-
-@pytest.mark.parametrize("value", [True, np.bool_(True), 1.0, np.float64(1), "1", None, 1j, np.array([1, 2])])
-def test_what_is_not_whole(value: Any) -> None:
-    with pytest.raises(InvalidInput, match="n must be a whole number, not"):
-        whole_number("n", value)
-
-
-def test_ranges_of_whole_numbers_are_inclusive() -> None:
-    refused: list[Callable[[], int]] = [
-        lambda: whole_number("n", 0, low=1, high=3),
-        lambda: whole_number("n", 4, low=1, high=3),
-        lambda: whole_number("n", 0, low=1),
-    ]
-    assert [whole_number("n", n, low=1, high=3) for n in (1, 3)] == [1, 3]
-    for call in refused:
-        with pytest.raises(InvalidInput, match="n must"):
-            call()
 
 
 @pytest.mark.parametrize(
@@ -292,9 +268,3 @@ def test_real_numbers(value: Any, expected: float) -> None:
     found = real_number("x", value)
     assert type(found) is type(expected)
     assert found == expected
-
-
-@pytest.mark.parametrize("value", [True, np.bool_(False), math.nan, np.float32("nan"), 1j, "1", None, 10**400])
-def test_what_is_not_real(value: Any) -> None:
-    with pytest.raises(InvalidInput, match="x must"):
-        real_number("x", value)

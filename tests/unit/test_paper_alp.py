@@ -14,21 +14,6 @@ experiments = importlib.import_module("dpsketch_paper_alp.experiments")
 rivals = importlib.import_module("dpsketch_paper_alp.rivals")
 
 
-def test_laplace_density_integrates_to_one():
-    x = np.linspace(-200, 200, 400_001)
-    for scale in (1, 6):
-        assert np.trapezoid(rivals.laplace_density(x, scale), x) == pytest.approx(1, abs=1e-6)
-        assert np.trapezoid(np.abs(x) * rivals.laplace_density(x, scale), x) == pytest.approx(scale, abs=1e-6)
-
-
-def test_discrete_laplace_error_is_the_sum_over_the_law():
-    for epsilon in (0.1, 0.5, 1.0):
-        z = range(-1000, 1001)
-        mass = [math.exp(-epsilon * abs(each)) for each in z]
-        mean = sum(abs(each) * part for each, part in zip(z, mass, strict=True)) / sum(mass)
-        assert rivals.discrete_laplace_error(epsilon) == pytest.approx(mean, rel=1e-12)
-
-
 def test_threshold_errors_agree_with_a_simulation():
     """Means of 4·10⁵ draws with sd at most 10: 0.1 is six standard errors, 2e-9 a value. A cutoff off by 2 is seen."""
     values, epsilon, domain = (0, 1, 10, 20, 22, 30), 1.0, 2.0**32
@@ -74,12 +59,6 @@ def test_uniform_errors_have_the_collisions_asked_for():
     assert 0.5 < crowded["walk"].mean() < 2.06
     assert -0.7 < empty["walk"].mean() < 0.8
     assert bits == pytest.approx(15 / -math.log(0.9), rel=0.01)
-
-
-def test_summary_of_known_errors():
-    assert experiments.summary(np.array([-3.0, 1.0, 2.0, 4.0])) == pytest.approx(
-        [2.5, np.std([-3, 1, 2, 4]), np.quantile([3, 1, 2, 4], 0.9), 1.0]
-    )
 
 
 def test_opendp_reads_what_it_released():

@@ -55,15 +55,6 @@ def slow_occupied(people: Any, columns: np.ndarray, i: int, k: int, cell: int) -
     return any(columns[k, x] == cell for x in held_by(people)[i])
 
 
-def test_sets_have_their_sizes_and_shares(people: Any) -> None:
-    everyone = held_by(people)
-    assert [len(one) for one in everyone] == np.diff(people.offsets).tolist()
-    shares = [sum(x in one for one in everyone) / 400 for x in range(30)]
-    assert people.shares.tolist() == shares
-    assert people.row == (400, 30, 6, 3, int(np.percentile(np.diff(people.offsets), 90)))
-    assert people.mean_size == sum(map(len, everyone)) / 400
-
-
 def test_sets_follow_the_zipf_law_of_drawing_until_distinct(paper: Any) -> None:
     """Against drawing one key after the other: 30 shares of 5,000 people, 6.5 standard errors, 30 · 8e-11 in all.
 
@@ -82,23 +73,6 @@ def test_sets_follow_the_zipf_law_of_drawing_until_distinct(paper: Any) -> None:
     error = np.sqrt(2 * slow * (1 - slow) / users)
     assert np.all(np.abs(made.shares - slow) < 6.5 * error)
     assert not np.all(np.abs(made.shares - even) < 6.5 * error)
-
-
-def test_synthetic_sets_resemble_their_line_of_table_1(paper: Any) -> None:
-    """Of 10⁴ people the 90th percentile varies by 0.3 and the extremes by some five: tolerances are six times that."""
-    printed, made = paper.data.TABLE_1["Dataset2"], paper.data.synthetic("Dataset2").row
-    assert (made.users, made.domain) == (printed.users, printed.domain)
-    assert abs(made.cap - printed.cap) <= 2
-    assert abs(made.largest - printed.largest) <= 30
-    assert 1 <= made.smallest <= 30
-
-
-def test_parts_are_the_whole(paper: Any, monkeypatch: pytest.MonkeyPatch, people: Any) -> None:
-    monkeypatch.setattr(paper.data, "_PART", 150)
-    parts = list(people.parts())
-    assert [len(offsets) - 1 for offsets, _ in parts] == [150, 150, 100]
-    found = [set(items[a:b].tolist()) for offsets, items in parts for a, b in pairwise(offsets)]
-    assert found == held_by(people)
 
 
 def test_read_sets(paper: Any, tmp_path: Path) -> None:
@@ -121,12 +95,6 @@ def test_sketches_and_their_minimum(people: Any, sketches: Any) -> None:
         for x in keys
     ]
     assert sketches.minimum(keys).tolist() == slow
-
-
-def test_many_keys_are_looked_up_in_parts(paper: Any, sketches: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = sketches.minimum(np.arange(30))
-    monkeypatch.setattr(paper.large_budgets, "_KEYS", 7)
-    assert sketches.minimum(np.arange(30)).tolist() == whole.tolist()
 
 
 def test_without_noise_the_estimates_are_the_sketches(paper: Any, people: Any, sketches: Any) -> None:
@@ -171,46 +139,3 @@ def test_noise_is_that_of_the_librarys_protocol(paper: Any, sketches: Any, law: 
     assert abs(bias) < 6
     assert abs(spread - 1) < 0.04
     assert abs(ratio(1.1)[1] - 1) > 0.04
-
-
-@pytest.mark.statistical
-@pytest.mark.usefixtures("seeded")
-def test_large_budgets_agree_with_the_library_where_both_can(paper: Any, people: Any) -> None:
-    """Errors at ε = 16, means over 40 draws of hash functions, within a factor of 2.
-
-    Each is a mean of 40 · 30 squares in clusters of a cell: 12% is a generous standard deviation of a ratio, and ln 2
-    is 5.8 of them (8e-9). At ε = 8 noise is four times as large, and rejected.
-    """
-    keys, rng, shape = np.arange(30), np.random.default_rng(11), {"rows": ROWS, "width": 64}
-    drawn: dict[str, list[np.ndarray]] = {name: [] for name in ("mean", "min", "unsampled", "sampled", "halved")}
-    library: dict[str, list[np.ndarray]] = {name: [] for name in drawn}
-    for seed in range(40):
-        made = paper.large_budgets.Sketches.of(people, *shape.values(), rng)
-        mean, least = paper.large_budgets.multi_pcms(made, keys, 16.0, rng)
-        drawn["mean"].append(mean)
-        drawn["min"].append(least)
-        drawn["sampled"].append(paper.large_budgets.privsketch_sampled(made, keys, 16.0, rng))
-        drawn["unsampled"].append(paper.large_budgets.privsketch_unsampled(made, keys, 16.0, rng))
-        drawn["halved"].append(paper.large_budgets.privsketch_unsampled(made, keys, 8.0, rng))
-        protocols = {
-            "mean": local.MultiPCMS(16.0, seed=seed, **shape),
-            "min": local.MultiPCMS(16.0, seed=seed, decoder="min", **shape),
-            "sampled": local.PrivSketchAsPublished(16.0, seed=seed, **shape),
-            "unsampled": local.PrivSketchAsPublished(16.0, seed=seed, variant="unsampled", **shape),
-        }
-        for name, protocol in protocols.items():
-            library[name].append(paper.data.collect(protocol, people).value)
-
-    def error(values: list[np.ndarray]) -> float:
-        return float(np.mean((np.array(values) - people.shares) ** 2))
-
-    for name in protocols:
-        assert 1 / 2 < error(drawn[name]) / error(library[name]) < 2, name
-    assert error(drawn["halved"]) / error(library["unsampled"]) > 2
-
-
-@pytest.mark.usefixtures("seeded")
-def test_recovered_counts_whole_sets(paper: Any) -> None:
-    """Single keys of 200 are always found; twenty of ten thousand, with their many collisions, not by all."""
-    assert paper.experiments.recovered(1, 200, 50) == 1.0
-    assert paper.experiments.recovered(20, 10_000, 50) < 1.0
