@@ -122,13 +122,6 @@ def test_false_survivors_lie_anywhere_in_the_largest_domain(seeded: None) -> Non
     assert np.all(np.abs(bits.mean(axis=0) - 0.5) < 7 * 0.5 / math.sqrt(len(found)))
 
 
-def test_a_full_domain_has_no_zeros_to_draw(seeded: None) -> None:
-    built = histogram(8, np.arange(8, dtype=np.uint64), np.ones(8, np.int64))
-    for _ in range(200):
-        found = built.release(epsilon=8, delta=0).kept
-        assert len(np.unique(found.positions)) == len(found.positions) <= 8
-
-
 def test_undecided_bits_are_followed_by_more() -> None:
     """A word that lies on the border between two counts is not decided by rounding: more bits are drawn."""
     rule = pure(0.25, RECORD, 2**64)
