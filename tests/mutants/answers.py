@@ -233,7 +233,7 @@ INTERVALS = [
         "_CUT",
         "_CUT = -1.0",
         "_CUT = -math.inf",
-        "tests/statistical/test_density_coverage.py -k tight_cluster",
+        "tests/statistical/test_density_accuracy.py -k tight_cluster",
         "the spread of a density's rows is taken for that of neighbouring ones",
     ),
     Mutant(

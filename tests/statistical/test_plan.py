@@ -16,7 +16,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import noise
-from dpsketch.plan import PLANNED, Amount, Guess, Proposal, compare, propose
+from dpsketch.plan import PLANNED, Amount, Guess, Proposal, compare, error_by_bound, propose
 
 RECORD = dps.per_record()
 DATA = Guess(records=500_000, keys=20_000, skew=1.1)
@@ -45,34 +45,25 @@ def measured(proposal: Proposal, guess: Guess, budget: dict[str, float]) -> floa
     [
         (1e-6, 15.0, DATA),
         (0.0, 4.0, DATA),
-        (1e-6, 30.0, Guess(500_000, 20_000, 0.0)),
-        (1e-6, 60.0, Guess(2_000_000, 120_000, 0.8)),  # more keys than are rehearsed one by one
+        pytest.param(1e-6, 30.0, Guess(500_000, 20_000, 0.0), marks=pytest.mark.full),
+        # More keys than are rehearsed one by one.
+        pytest.param(1e-6, 60.0, Guess(2_000_000, 120_000, 0.8), marks=pytest.mark.full),
     ],
 )
 def test_the_error_of_counts_is_within_a_fifth(delta: float, target: float, guess: Guess) -> None:
+    """The twin: a release with two thirds of the budget is not, where noise makes the error."""
     found = planned("counts", Amount(RECORD, 1.0, delta), guess, target_error=target)
     assert found.error <= target
     assert found.error == pytest.approx(measured(found, guess, {"epsilon": 1.0, "delta": delta}), rel=0.2)
     assert found.memory == 8 * found.shape["rows"] * found.shape["width"]
+    if delta == 0:
+        assert found.error != pytest.approx(measured(found, guess, {"epsilon": 2 / 3, "delta": 0.0}), rel=0.2)
+    if guess is DATA:
+        # At ε = 1 and δ = 1e-6, Laplace noise is smaller up to 7 rows: 2·7² < 7·4.2247².
+        assert any(note.startswith("Pure ε (delta 0)") for note in found.notes) is (delta > 0)
 
 
-def test_pure_privacy_is_recommended_where_it_is_better() -> None:
-    """At ε = 1 and δ = 1e-6, Laplace noise is smaller up to 7 rows: 2·7² < 7·4.2247², 2·9² > 9·4.2247²."""
-    spec = {rows: dps.CountSketch(rows=rows, width=64, unit=RECORD).spec for rows in (7, 9)}
-    scales = {
-        (rows, delta): one.preview(epsilon=1.0, delta=delta).noise_scale
-        for rows, one in spec.items()
-        for delta in (0.0, 1e-6)
-    }
-    assert scales[7, 0.0] < scales[7, 1e-6]
-    assert scales[9, 0.0] > scales[9, 1e-6]
-    found = planned("counts", Amount(RECORD, 1.0, 1e-6), DATA, target_error=15.0)
-    assert any(note.startswith("Pure ε (delta 0)") for note in found.notes)
-    users = planned("counts", Amount(dps.per_user(max_keys=20), 1.0, 1e-6), DATA, target_error=100.0)
-    assert users.notes == ()
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-6), (3.0, 1e-6)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (3.0, 1e-6)])
 def test_the_names_and_counts_of_a_histogram_are_within_a_tenth(epsilon: float, delta: float) -> None:
     """At least 300 names: their number has a standard error of at most 4%, the measured error one of 5%."""
     found = planned("histogram", Amount(RECORD, epsilon, delta), DATA)
@@ -97,7 +88,7 @@ def counted_names(guess: Guess, unit: dps.Unit, users: int | None, budget: dict[
     return len(private.keys), float(np.sqrt(np.mean(errors**2)))
 
 
-@pytest.mark.parametrize(("max_keys", "epsilon"), [(2, 1.0), (8, 1.0), (40, 1.0), (40, 0.5)])
+@pytest.mark.parametrize(("max_keys", "epsilon"), [(2, 1.0), (8, 1.0), (40, 1.0)])
 def test_the_names_that_users_give_a_histogram_are_within_a_tenth(max_keys: int, epsilon: float) -> None:
     """Users with 20 records each; bounds below and above that, so that thresholds, one round and two are planned.
 
@@ -108,36 +99,34 @@ def test_the_names_that_users_give_a_histogram_are_within_a_tenth(max_keys: int,
     found = planned("histogram", Amount(unit, **budget), guess)
     names, error = counted_names(guess, unit, 10_000, budget)
     assert found.also["found"] == pytest.approx(names, rel=0.1)
-    if max_keys == 40 and epsilon == 1:  # nobody is cut short, neither of 40 keys nor of 30 that count
+    if max_keys == 40:  # nobody is cut short, neither of 40 keys nor of 30 that count
         assert found.error == pytest.approx(error, rel=0.15)
 
 
 def test_the_best_for_keys_is_the_one_that_names_the_most() -> None:
-    """One record: a histogram. Pure ε and no list: what finds names without δ. Little memory: a sketch."""
-    guess = Guess(50_000, 5_000, 1.0)
+    """One record: a histogram. Pure ε and no list: what finds names without δ. Little memory: buckets or a sketch."""
+    guess = Guess(20_000, 3_000, 1.1)
     best = compare("keys", Amount(RECORD, 1.0, 1e-6), guess)
     assert best.best.kind == "histogram"
     assert {each.kind for each in best.proposals} == {"histogram", "histogram-votes", "sparse", "heavy", "counts"}
-    assert best.why.startswith("it names about")
     pure = compare("keys", Amount(RECORD, 1.0, 0.0), guess)
     assert pure.best.kind in ("sparse", "heavy")
     assert {each.kind: each.needs_list for each in pure.proposals}["histogram"]
-    small = compare("keys", Amount(RECORD, 1.0, 1e-6), guess, memory=1 << 17, key_bits=16)
-    assert small.best.kind != "histogram"
+    small = compare("keys", Amount(RECORD, 1.0, 1e-6), guess, memory=1 << 17)
+    assert small.best.kind == "histogram-votes"
     assert "takes about" in small.refused["histogram"]
-    with_list = compare("keys", Amount(RECORD, 1.0, 0.0), guess, listed=True)
-    assert with_list.best.kind == "histogram"
-    assert with_list.best.needs_list
     with pytest.raises(dps.DpsketchError, match="ask for keys, or name a kind"):
         compare("medians", Amount(RECORD, 1.0, 1e-6), guess)
+    with pytest.raises(dps.DpsketchError, match="not for those of a list"):
+        propose("histogram-votes", Amount(RECORD, 1.0, 1e-6), guess, listed=True)
 
 
 def test_the_error_of_distinct_counts_is_within_a_fifth() -> None:
-    """Over 300 sketches a measured standard deviation has a standard error of 4%; 20% are five of them."""
+    """Over 200 sketches a measured standard deviation has a standard error of 5%; 20% are four of them."""
     guess = Guess(20_000, 5_000, 0.0)
     found = planned("distinct", Amount(RECORD, 0.1, 0.0), guess, target_error=200.0)
     errors = []
-    for seed in range(300):
+    for seed in range(200):
         sketch = dps.DistinctSketch(**found.shape, unit=RECORD, seed=seed)
         sketch.update(np.arange(guess.keys))
         with noise.seeded_noise_for_tests_only(seed):
@@ -202,7 +191,7 @@ def released_widths(guess: Guess, columns: Sequence[Any], budget: dict[str, floa
 
 @pytest.mark.parametrize(
     ("guess", "delta", "listed"),
-    [(GROUPS, 1e-6, False), (GROUPS, 0.0, True), (PEOPLE, 1e-6, False), (PEOPLE, 1e-6, True)],
+    [(GROUPS, 0.0, True), (PEOPLE, 1e-6, False)],
 )
 def test_the_widths_of_a_table_are_within_a_tenth(guess: Guess, delta: float, listed: bool) -> None:
     """Corners and centred columns, names found and given. Ends of quantiles jump by a leaf: a fifth is allowed."""
@@ -223,3 +212,57 @@ def test_a_table_that_names_no_group_and_a_plan_without_users_are_refused() -> N
         planned("table", Amount(RECORD, 0.1, 1e-6), Guess(1_000, 100, 0.0))
     with pytest.raises(dps.DpsketchError, match="needs a guess of their number"):
         planned("table", Amount(dps.per_user("auto"), 1.0, 1e-6), Guess(1_000, 100, 0.0))
+
+
+def test_the_error_by_bound_is_what_releases_do() -> None:
+    """Within a fifth on both sides of its valley: keys drawn without replacement are flatter than the plan's."""
+    guess, amount = Guess(60_000, 400, 0.5, 5_000), Amount(dps.per_user(1), 1.0, 1e-6)
+    curve = error_by_bound(amount, guess, spread=0.7)
+    rng = np.random.default_rng(5)
+    held = np.clip(np.round(12 * np.exp(0.7 * rng.normal(size=5_000) - 0.245)), 1, 200).astype(int)
+    shares = guess.counts / guess.counts.sum()
+    keys = np.concatenate([rng.choice(400, size, replace=False, p=shares) for size in held])
+    for bound in (8, 91):
+        histogram = dps.Histogram(unit=dps.per_user(bound), key_type="int")
+        histogram.update(keys, users=np.repeat(np.arange(len(held)), held))
+        with noise.seeded_noise_for_tests_only(bound):
+            release = histogram.release(**amount.budget, keys=list(range(400)))
+        error = np.sqrt(np.mean((release.values - np.bincount(keys, minlength=400)) ** 2.0))
+        assert error == pytest.approx(curve.error[curve.bounds.index(bound)], rel=0.2)
+    assert 16 <= curve.best <= 64
+
+
+def test_heavier_tails_and_larger_budgets_want_a_larger_bound() -> None:
+    guess = Guess(60_000, 400, 1.0, 5_000)
+
+    def best(spread: float, epsilon: float) -> int:
+        return error_by_bound(Amount(dps.per_user(1), epsilon, 1e-6), guess, spread=spread).best
+
+    assert best(0.0, 1.0) <= 16
+    assert best(0.0, 1.0) <= best(0.5, 1.0) <= best(1.5, 1.0)
+    assert best(1.0, 0.1) < best(1.0, 10.0)
+    for amount, given, spread, words in (
+        (Amount(RECORD, 1.0, 1e-6), guess, 0.5, "needs users"),
+        (Amount(dps.per_user(1), 1.0, 1e-6), Guess(100, 10, 1.0), 0.5, "needs users"),
+        (Amount(dps.per_user(1), 1.0, 1e-6), guess, -1, "spread"),
+    ):
+        with pytest.raises(dps.DpsketchError, match=words):
+            error_by_bound(amount, given, spread=spread)
+
+
+@pytest.mark.parametrize("unit", [RECORD, dps.per_user(5)], ids=["record", "user"])
+def test_buckets_find_about_as_many_names_as_planned(unit: dps.Unit) -> None:
+    """Within a tenth of what a release of such data finds, and error within twice where it is predicted by noise."""
+    guess = Guess(200_000, 20_000, 1.1, None if unit.level == "record" else 40_000)
+    found = propose("histogram-votes", Amount(unit, 1.0, 1e-6), guess, memory=64 * 2048)
+    assert found.shape["max_counters"] == 2048
+    rng = np.random.default_rng(1)
+    keys = rng.choice(20_000, 200_000, p=guess.counts / guess.counts.sum())
+    histogram = dps.VoteHistogram(unit=unit, max_counters=2048, key_type="int")
+    histogram.update(keys, **({} if unit.level == "record" else {"users": rng.integers(40_000, size=len(keys))}))
+    with noise.seeded_noise_for_tests_only(1):
+        release = histogram.release(epsilon=1.0, delta=1e-6)
+    assert len(release.keys) == pytest.approx(found.also["found"], rel=0.1)
+    if unit.level == "record":
+        off = release.estimate(release.keys).value - np.bincount(keys, minlength=20_000)[release.keys]
+        assert float(np.sqrt(np.median(off**2))) < 2 * found.error
