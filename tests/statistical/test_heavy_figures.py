@@ -39,7 +39,8 @@ class Data:
 
     def of(self, found: dps.Estimates) -> np.ndarray:
         """The true counts of the keys that were found."""
-        return np.array([self.truth.get(key, 0) for key in found.key])
+        truth = self.truth
+        return np.array([truth.get(key, 0) for key in found.key])
 
 
 def zipf(n: int, keys: int, skew: float, seed: int, bits: int) -> Data:
@@ -97,19 +98,19 @@ def test_what_is_found_was_predicted(skew: float, bits: int, threshold: float, b
 
 
 def test_the_intervals_hold_for_all_keys_found_at_once() -> None:
-    """All of a list is covered with probability 0.95; of 8 lists, 5 or more fail with probability below 2e-5.
+    """All of a list is covered with probability 0.95; of 6 lists, 4 or more fail with probability below 1e-4.
 
     The twin: intervals for one key chosen beforehand do not hold for a list of them.
     """
-    data, together, alone = zipf(2 * 10**5, 5000, 1.1, 5, 16), 0, 0
-    for seed in range(8):
-        release = data.release(BUDGET, seed, rows=7, width=1024, key_bits=16)
-        found = release.top(threshold=300)
+    data, together, alone = zipf(2 * 10**5, 2 * 10**4, 1.1, 5, 24), 0, 0
+    for seed in range(6):
+        release = data.release(BUDGET, seed, rows=7, width=1024, key_bits=24)
+        found = release.top(threshold=250)
         real, single = data.of(found), release.decode(found.key)
         together += bool(np.all((found.low <= real) & (real <= found.high)))
         alone += bool(np.all((single.low <= real) & (real <= single.high)))
-    assert together >= 4
-    assert alone < 4
+    assert together >= 3
+    assert alone < 3
 
 
 def test_users_whose_keys_share_prefixes_are_found() -> None:

@@ -1,9 +1,8 @@
 """Buckets and signs behave as independent uniform draws, on keys that are anything but random.
 
 The hashes are fixed, so each test gives the same answer on every run. Its false-positive rate is over the choice of
-seed: were the row hashes ideal, one comparison would fail for one seed in 10⁹ (``LEVEL``). There are 198 of them, so
-2·10⁻⁷ in all, and the avalanche test adds 4·10⁻⁸. Each test has a twin in which a plausible mistake is rejected at the
-same level.
+seed: were the row hashes ideal, one comparison would fail for one seed in 10⁹ (``LEVEL``). There are 171 of them, so
+2·10⁻⁷ in all, and the avalanche test adds 4·10⁻⁸. A bias of two percent is rejected at the same level.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.statistical
 
 LEVEL = 1e-9
 COUNT = 200_000
-WIDTHS = [2, 3, 64, 1000, 1024]
+WIDTHS = [2, 3, 1000, 1024]
 FAMILIES: dict[str, Any] = {
     "sequential": np.arange(COUNT),
     "multiples of 2^32": np.arange(COUNT).astype(np.uint64) << np.uint64(32),
@@ -138,16 +137,6 @@ def test_avalanche() -> None:
         return buckets[:, 0].astype(np.uint64) | (signs[:, 0] < 0).astype(np.uint64) << np.uint64(31)
 
     assert np.abs(flips(used)).max() < AVALANCHE
-
-
-def test_rows_without_mixing_are_rejected() -> None:
-    """Buckets by the upper bits of f ⊕ row key, unmixed: uniform, but what collides in one row does so in all."""
-    first, second = (
-        ((FINGERPRINTS["sequential"] ^ key) >> np.uint64(54)).astype(np.int64) for key in (ROW_KEYS[0], ROW_KEYS[1])
-    )
-    assert uniform(first, 1024) > LEVEL
-    assert same_pairs(first, second, 1024) < LEVEL
-    assert joint(first >> 5, second >> 5, 32) < LEVEL
 
 
 def test_a_bias_of_two_percent_is_rejected() -> None:

@@ -13,24 +13,18 @@ import pytest
 import dpsketch as dps
 from benchmarks import sparse_errors as compare
 from dpsketch._compiled import sparse as kernels
-from dpsketch.core.move import Move, Table
-from dpsketch.laws.sparse import SCALE_BITS, Projection, SparseLaw, flip_odds
+from dpsketch.laws.sparse import SCALE_BITS, Projection, flip_odds
 from dpsketch.sketches.sparse import SparseHistogram
-from dpsketch.sketches.sparse.estimators import Reader
 
 ALPHA = 3
 
 
-def simulated(queries: int, top: float, collisions: float, seed: int, alpha: int = ALPHA, estimator: str = "walk"):
+def simulated(queries: int, collisions: float, seed: int, alpha: int = ALPHA) -> np.ndarray:
     """Errors of simulated queries at ε' = ε = 1, as the paper simulates them: one key's bits at a time, x real."""
-    rng = np.random.default_rng(seed)
+    rng, top = np.random.default_rng(seed), 2000.0
     columns = math.ceil(top / alpha)
     numerator, bits = flip_odds(alpha)
     errors = []
-    flip = numerator / 2**bits
-    projection = Projection(alpha, (1 << SCALE_BITS) // alpha, int(top), 64, 1)
-    law = SparseLaw(Table("entries", (2**32,), Move.each(1, 1)), "add_remove", projection, None)
-    reader = Reader.for_shares(law, np.full(columns, flip + collisions * (1 - 2 * flip)))
     for start in range(0, queries, 1 << 14):
         n = min(1 << 14, queries - start)
         values = rng.uniform(0, top, n)
@@ -44,35 +38,23 @@ def simulated(queries: int, top: float, collisions: float, seed: int, alpha: int
         table |= others
         kernels.flip(table.reshape(-1), numerator, rng.integers(0, 2**64, (table.size, bits), np.uint64))
         read = np.unpackbits(table.view(np.uint8), axis=1, count=n, bitorder="little")
-        if estimator == "walk":
-            found = kernels.walk(read) * alpha
-        else:
-            found = reader.posterior(read, np.full(n, -1.0), 0.05)[:, ["mean", "median"].index(estimator)]
-        errors.append(found - values)
+        errors.append(kernels.walk(read) * alpha - values)
     return np.concatenate(errors)
 
 
-def headline(errors: np.ndarray) -> tuple[float, float, float]:
-    return float(np.abs(errors).mean()), float(errors.std()), float(np.quantile(np.abs(errors), 0.9))
-
-
-def check_headline(queries: int) -> None:
-    """Mean absolute error 6.4, standard deviation 11 (10.7), 90th percentile 15.78; collisions .01 bring it below 5."""
-    mean, deviation, percentile = headline(simulated(queries, 2000, 0.1, seed=1))
-    assert mean == pytest.approx(6.4, abs=0.08)
-    assert deviation == pytest.approx(10.7, abs=0.2)
-    assert percentile == pytest.approx(15.78, abs=0.25)
-    mean, _, _ = headline(simulated(queries // 2, 2000, 0.01, seed=2))
-    assert 4.6 < mean < 4.9
-    # Other flips, or another collision rate, are noticed.
-    for wrong in (simulated(queries // 8, 2000, 0.15, seed=3), simulated(queries // 8, 2000, 0.1, seed=4, alpha=1)):
-        assert abs(headline(wrong)[0] - 6.4) > 0.5
-
-
 def test_the_papers_headline() -> None:
-    """With 400,000 queries the standard errors are .014, .03 and .04: false alarms below 1e-5, most of it at the
-    percentile, and none at all with this seed."""
-    check_headline(400_000)
+    """Mean absolute error 6.4, standard deviation 11 (10.7), 90th percentile 15.78; collisions .01 bring it below 5.
+
+    With 60,000 queries the standard errors are .036, .08 and .1: false alarms below 1e-4, and none with this seed.
+    Other flips, or another collision rate, are noticed.
+    """
+    found = simulated(60_000, 0.1, seed=1)
+    assert np.abs(found).mean() == pytest.approx(6.4, abs=0.15)
+    assert found.std() == pytest.approx(10.7, abs=0.35)
+    assert np.quantile(np.abs(found), 0.9) == pytest.approx(15.78, abs=0.45)
+    assert 4.5 < np.abs(simulated(30_000, 0.01, seed=2)).mean() < 5
+    for wrong in (simulated(20_000, 0.15, seed=3), simulated(20_000, 0.1, seed=4, alpha=1)):
+        assert abs(np.abs(wrong).mean() - 6.4) > 0.5
 
 
 def test_a_real_table_in_the_published_mode(seeded: None) -> None:
@@ -122,9 +104,9 @@ COMPOSITE = {0.5: (6.5, 6.8, 6.7, 1.9, 1.9), 0.25: (4.5, 5.2, 5.6, 5.4, 3.9)}
 
 
 def test_the_composites_table(seeded: None) -> None:
-    """Within 10% of MATH: seven standard errors or more for 16,000 keys a value (false alarms below 1e-10). The default
+    """Within 10% of MATH: four standard errors or more for 6,000 keys a value (false alarms below 1e-4). The default
     is no worse anywhere, and a threshold alone loses the value 10."""
-    lines = list(compare.by_value(16_000))
+    lines = list(compare.by_value(6_000))
     for line, expected in zip(lines[:2], COMPOSITE.values(), strict=True):
         assert line.errors == pytest.approx(expected, rel=0.1)
     default, median, alone = lines[2:5]
@@ -134,10 +116,10 @@ def test_the_composites_table(seeded: None) -> None:
 
 
 def all_survivors_covered(delta: float, expected_keys: int, largest: int, shrink: float = 1.0) -> float:
-    """In which share of 60 releases of 20,000 keys, most of them below the cutoff, all survivors' intervals hold."""
-    keys = np.arange(20_000) * 7
+    """In which share of 40 releases of 10,000 keys, most of them below the cutoff, all survivors' intervals hold."""
+    keys = np.arange(10_000) * 7
     held = 0
-    for seed in range(60):
+    for seed in range(40):
         values = np.random.default_rng(seed).integers(1, largest + 1, len(keys))
         histogram = SparseHistogram(unit=dps.per_record(), domain=2**20, expected_keys=expected_keys)
         histogram.update(keys, counts=values)
@@ -146,7 +128,7 @@ def all_survivors_covered(delta: float, expected_keys: int, largest: int, shrink
         truth = np.where(there, values[np.searchsorted(keys, found.key).clip(max=len(keys) - 1)], 0)
         centre, half = (found.low + found.high) / 2, shrink * (found.high - found.low) / 2
         held += bool(np.all(np.abs(truth - centre) <= half + 1e-9))
-    return held / 60
+    return held / 40
 
 
 @pytest.mark.parametrize("delta", [0, 1e-6])
@@ -154,15 +136,6 @@ def all_survivors_covered(delta: float, expected_keys: int, largest: int, shrink
 def test_all_survivors_are_covered_however_many_keys_were_expected(
     delta: float, expected_keys: int, largest: int, seeded: None
 ) -> None:
-    """Survivors were selected by their noise, from a number of keys that nobody knows. Below 80% of 60 releases
-    with probability 2e-5 each, where 95% is what is stated; and the seeds are fixed."""
-    assert all_survivors_covered(delta, expected_keys, largest) >= 0.8
-
-
-def test_columns_shares_tell_how_many_keys_are_how_large(seeded: None) -> None:
-    """Of 10,000 keys uniform in 1 … 100 about half have 50 or more: ± 6 standard errors of a column's share."""
-    _, values, histogram = small_values()
-    sizes, keys = histogram.release(epsilon=1, delta=0).sizes()
-    for size in (10, 50, 90):
-        found = float(np.interp(size, sizes, keys))
-        assert found == pytest.approx(np.sum(values >= size), abs=6 * 2 * math.sqrt(0.1875 * histogram.spec.rows))
+    """Survivors were selected by their noise, from a number of keys that nobody knows. Below 75% of 40 releases
+    with probability 1e-5 each, where 95% is what is stated; and the seeds are fixed."""
+    assert all_survivors_covered(delta, expected_keys, largest) >= 0.75

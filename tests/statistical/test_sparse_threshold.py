@@ -23,7 +23,7 @@ DOMAIN = 60
 PRESENT = np.array([3, 10, 41], np.uint64)
 UNITS = np.array([1, 4, 9])
 RECORD = Distance(1, 1, 1, 1)
-RUNS = 3000
+RUNS = 1000
 
 
 def histogram(domain: int, positions: np.ndarray, units: np.ndarray) -> dps.SparseHistogram:
@@ -92,11 +92,11 @@ def test_survivors_equal_brute_force(seeded: None) -> None:
     zeros = np.setdiff1d(np.arange(DOMAIN), PRESENT.astype(int))
     assert goodness(places[zeros], np.full(len(zeros), 1 / len(zeros))) > 1e-9
 
-    _, off_numbers, _ = released(2.5, RUNS)
+    _, off_numbers, _ = released(3.0, RUNS)
     assert two_sample(off_numbers, brute_numbers) < 1e-9
 
 
-@pytest.mark.parametrize("bits", [2, 20, 40, 64])
+@pytest.mark.parametrize("bits", [2, 64])
 def test_about_one_zero_of_any_domain_survives(bits: int, seeded: None) -> None:
     """The number of false survivors is binomial, practically Poisson with mean d·a^τ/(1+a): χ² rejects at 1e-9, and
     rejects two fifths more."""
@@ -106,20 +106,10 @@ def test_about_one_zero_of_any_domain_survives(bits: int, seeded: None) -> None:
     rule = pure(0.25, RECORD, domain)
     mean = domain * false_rate(rule)
     assert 0.7 < mean <= 1
-    counts = np.bincount([draw_binomial(rule.noise, rule.cutoff, domain) for _ in range(2000)], minlength=25)
+    counts = np.bincount([draw_binomial(rule.noise, rule.cutoff, domain) for _ in range(1000)], minlength=25)
     points = np.arange(25)
     assert goodness(counts, binom.pmf(points, float(domain), false_rate(rule))) > 1e-9
     assert goodness(counts, binom.pmf(points, float(domain), min(1.0, 1.4 * false_rate(rule)))) < 1e-9
-
-
-def test_false_survivors_lie_anywhere_in_the_largest_domain(seeded: None) -> None:
-    """Of about 600 false survivors in 2⁶⁴, every one of the 64 bits is set in half, within 7 standard deviations (false
-    alarms below 2e-10): there is no position that cannot be reached."""
-    built = dps.SparseHistogram(unit=dps.per_record(), expected_keys=1, collisions=0.5)
-    found = np.concatenate([built.release(epsilon=1, delta=0).kept.positions for _ in range(600)])
-    bits = (found[:, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)
-    assert len(found) > 400
-    assert np.all(np.abs(bits.mean(axis=0) - 0.5) < 7 * 0.5 / math.sqrt(len(found)))
 
 
 def test_undecided_bits_are_followed_by_more() -> None:

@@ -45,6 +45,7 @@ def quantiles(retail: tuple[np.ndarray, np.ndarray], epsilon: float) -> tuple[np
     return np.quantile(np.concatenate(errors), [0.5, 0.9, 0.99]), share, private.noise_scale
 
 
+@pytest.mark.full
 @pytest.mark.statistical
 def test_clipped_baskets(retail: tuple[np.ndarray, np.ndarray], seeded: None) -> None:
     """Within 5% of the published figures.
