@@ -87,7 +87,7 @@ def test_rows_count_what_is_covered() -> None:
 
 
 def test_joint_rows_need_all_intervals_of_a_release() -> None:
-    """Three standard errors of 400 joint statements are 3.3%; a row of 2,000 releases has to reach 94. Seeds are fixed."""
+    """Three standard errors of 400 joint statements are 3.3%; one of 2,000 releases has to reach 94."""
     (row,) = measure(fake(0.98, joint=True))
     assert row.covered == pytest.approx(100 * 0.98**50, abs=12)
     assert row.short

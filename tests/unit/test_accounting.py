@@ -41,19 +41,6 @@ def test_gaussian_mu_is_the_largest_double_that_keeps_the_promise(epsilon: float
     assert oracle_delta(epsilon, mu) <= delta < oracle_delta(epsilon, math.nextafter(mu, math.inf))
 
 
-@given(
-    st.floats(0, 1e3),
-    st.floats(-690, -1e-3).map(math.exp),
-)
-@settings(deadline=None, max_examples=40)
-def test_calibration_never_returns_less_privacy_than_asked(epsilon: float, delta: float) -> None:
-    mu = accounting.gaussian_mu(epsilon, delta)
-    assert oracle_delta(epsilon, mu) <= delta
-    assert accounting.gaussian_delta(epsilon, mu) <= delta
-    assert accounting.gaussian_epsilon(mu, delta) <= epsilon
-    assert compose([GaussianCost(mu)], delta=delta) <= epsilon
-
-
 @pytest.mark.parametrize("mu", [1e-300, 1e-8, 0.01, 0.3, 1.0, 7.0, 100.0])
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, 1e-6, 0.3])
 def test_gaussian_epsilon_is_the_smallest_double_that_holds(mu: float, delta: float) -> None:
@@ -62,24 +49,12 @@ def test_gaussian_epsilon_is_the_smallest_double_that_holds(mu: float, delta: fl
     assert epsilon == 0 or oracle_delta(math.nextafter(epsilon, 0), mu) > delta
 
 
-@pytest.mark.parametrize(("epsilon", "mu"), [(0.0, 0.5), (1.0, 0.2), (3.0, 1.0), (50.0, 2.0), (1e-9, 1e-9)])
-def test_gaussian_delta_is_rounded_up_and_by_no_more_than_a_unit(epsilon: float, mu: float) -> None:
-    delta = accounting.gaussian_delta(epsilon, mu)
-    assert math.nextafter(delta, 0) < oracle_delta(epsilon, mu) <= delta
-
-
 @given(st.floats(1e-300, 1e300))
 @settings(deadline=None)
 def test_zcdp_mu_is_rounded_down(rho: float) -> None:
     mu = accounting.zcdp_mu(rho)
     with mpmath.workprec(300):
         assert mpmath.mpf(mu) ** 2 / 2 <= rho < mpmath.mpf(math.nextafter(mu, math.inf)) ** 2 / 2
-
-
-@pytest.mark.parametrize("bad", [(-1.0, 1e-6), (math.nan, 1e-6), (1e7, 1e-6), (1.0, 0.0), (1.0, 1.0), (1.0, math.nan)])
-def test_gaussian_mu_refuses(bad: tuple[float, float]) -> None:
-    with pytest.raises(InvalidInput):
-        accounting.gaussian_mu(*bad)
 
 
 COSTS: list[Cost] = [
@@ -127,12 +102,6 @@ def test_pure_costs_add_at_delta_zero_and_cost_less_above() -> None:
     assert compose([PureCost(0.1)] * 10, delta=0) == 1.0
     assert compose([PureCost(0.5), PureCost(0.25)], delta=0) == 0.75
     assert compose([PureCost(0.1)] * 100, delta=1e-6) < 5 < 10 == compose([PureCost(0.1)] * 100, delta=0)
-
-
-@pytest.mark.parametrize("delta", [0.0, 1e-300, 1e-30, 1e-6, 0.1])
-def test_pure_costs_never_cost_more_than_their_sum(delta: float) -> None:
-    for costs in ([PureCost(1.0)], [PureCost(3.0)] * 3, [PureCost(0.1), PureCost(2.0)], [PureCost(40.0)]):
-        assert compose(costs, delta=delta) <= math.fsum(cost.epsilon for cost in costs)
 
 
 def test_mixtures_at_delta_zero_have_no_epsilon() -> None:
@@ -189,13 +158,6 @@ def test_fits_holds_a_budget_to_its_last_digit() -> None:
     assert fits([GaussianCost(accounting.zcdp_mu(0.1))] * 5, rho=0.5)
     assert not fits([GaussianCost(accounting.zcdp_mu(0.1))] * 5 + [PureCost(1e-3)], rho=0.5)
     assert not fits([ApproximateCost(1e-9, 1e-9)], rho=100.0)
-
-
-@pytest.mark.parametrize("costs", [[PureCost(0.1)] * 60, [PureCost(0.3), GaussianCost(0.2)], [ZcdpCost(0.1)] * 2])
-def test_fits_agrees_with_compose(costs: list[Cost]) -> None:
-    epsilon = compose(costs, delta=1e-6)
-    assert fits(costs, epsilon=epsilon, delta=1e-6)
-    assert not fits(costs, epsilon=epsilon * (1 - 1e-6), delta=1e-6)
 
 
 def test_rho_of_every_kind() -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import dpsketch as dps
@@ -18,7 +15,6 @@ from dpsketch.bounding import Bounded, bound
 from dpsketch.core.move import sqrt_up
 from dpsketch.errors import CounterOverflow, InvalidInput, SpecMismatch
 from dpsketch.hashing import fingerprint, row_keys
-from dpsketch.sketches.countsketch import spec as counts
 from dpsketch.sketches.countsketch.spec import Clip
 from oracles import bounding as oracle
 from oracles import hashing as hashing_oracle
@@ -98,19 +94,6 @@ def clipped_table(
     return clipped, table
 
 
-def test_clipping_in_blocks_equals_oracle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More keys than a block, and one user with more than a block by itself."""
-    monkeypatch.setattr(counts, "_BLOCK", 30)
-    keys = np.random.default_rng(1).integers(0, 2**60, 99)
-    users = np.repeat([0, 1, 2, 3, 4], [3, 5, 50, 1, 40])
-    found, whole = sketch(max_keys=50, rows=3, width=8), sketch(max_keys=50, rows=3, width=8)
-    found.update(keys, users=users)
-    monkeypatch.undo()
-    whole.update(keys, users=users)
-    assert np.array_equal(content(found), content(whole))
-    assert found.clipped_users == whole.clipped_users
-
-
 def test_the_order_of_a_users_keys_is_published() -> None:
     """Vectors for other engines: the first three of the keys 0 to 9, and of "key 0" to "key 9"."""
     numbers, words = fingerprint(list(range(10))), fingerprint([f"key {i}" for i in range(10)])
@@ -133,12 +116,6 @@ def test_the_clip_equals_oracle(rows: int, width: int, max_keys: int, max_units:
     assert squared >= max_units**2 * rows
     if max_keys == 1:
         assert squared == max_units**2 * rows
-
-
-@pytest.mark.parametrize("n", [1, 2, 4, 5, 162, 10**6 + 1, 2**53 - 1, 2**53 + 1, 2**90 - 1, 3 * 10**40 + 7])
-def test_roots_are_rounded_up_and_no_further(n: int) -> None:
-    root = sqrt_up(n)
-    assert Fraction(math.nextafter(root, 0)) ** 2 < n <= Fraction(root) ** 2
 
 
 def test_the_sensitivity_of_users() -> None:
@@ -165,26 +142,6 @@ def test_an_update_is_bound_clip_and_sum() -> None:
     wanted, clipped = oracle.table(runs.values(), hashing_oracle.row_keys(7, 3), 4, oracle.clip_squared(3, 4, 12, 3))
     assert content(some).tolist() == wanted
     assert some.clipped_users == clipped > 0
-
-
-def test_large_weights_do_not_overflow_the_clip() -> None:
-    """Squared norms of 2⁴⁰ units do not fit into 64 bits; the clip then counts in coarser steps, and still holds."""
-    some = sketch(20, 2**40, width=2, rows=3)
-    worst = oracle.keys_that_share_cells(20, 7, 3, 2)
-    some.update(worst, users=[1] * 20, weights=[2.0**40 - 1] * 20)
-    kept = math.isqrt(some.spec.clip.squared // (3 * (2**40 - 1) ** 2))  # so many keys of one cell have that norm
-    assert kept < 20
-    assert np.abs(content(some)).max() == kept * (2**40 - 1)
-    assert some.clipped_users == 1
-
-
-def test_a_dictionary_that_holds_a_user_twice_is_one_user() -> None:
-    codes = pa.array([0, 1, 2], pa.int8())
-    for values in (["ann", "ann", None], [7, 7, None]):
-        users = pa.DictionaryArray.from_arrays(codes, pa.array(values))
-        kept = bound(users, fingerprint([1, 2, 3]), 1, max_keys=9, max_units=1, seed=1)
-        assert kept.starts.tolist() == [0, 2]
-        assert kept.skipped == 1
 
 
 def test_users_are_compared_by_value_and_never_by_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,6 @@ from dpsketch.core.permit import Permit
 from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.laws.choice import BOUNDS, EDGES, tables
 from dpsketch.laws.chosen import Choice
-from dpsketch.privacy import Unit
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.histogram.calibration import choice_laws
 from dpsketch.sketches.histogram.spec import HistogramSpec
@@ -236,16 +235,6 @@ def test_nothing_is_drawn_for_a_chosen_bound_by_what_chooses_none(tmp_path: Path
     assert ledger.datasets() == []
 
 
-def test_a_file_that_speaks_of_a_choice_it_does_not_show_is_refused() -> None:
-    sketch = dps.CountSketch(rows=3, width=8, unit=dps.per_user(4096))
-    sketch.update([1], users=[2])
-    document = sketch.release(**BUDGET).to_document()
-    for stated in (document.header["spec"], document.header["guarantee"]):
-        stated["unit"]["chosen"] = True
-    with pytest.raises(FileRefused):
-        dps.load(files.encode(document))
-
-
 @pytest.mark.parametrize(
     "asked",
     [
@@ -264,25 +253,3 @@ def test_what_goes_with_no_choice_is_refused_before_anything_is_charged(asked: d
     with pytest.raises(DpsketchError):
         histogram.release(**asked, ledger=ledger, dataset="web")
     assert ledger.datasets() == []
-
-
-def test_a_unit_is_written_as_before_unless_its_bound_is_chosen() -> None:
-    assert "chosen" not in dps.per_user(3).to_json()
-    assert Unit.from_json(AUTO.to_json()) == AUTO != dps.per_user(4096)
-    for wrong in ("Auto", "", "7"):
-        with pytest.raises(InvalidInput, match="auto"):
-            dps.per_user(wrong)  # type: ignore[arg-type]
-    for forged in ({"max_keys": 5000}, {"level": "record", "max_keys": 1}, {"chosen": 1}, {"chosen": "yes"}):
-        with pytest.raises(InvalidInput):
-            Unit.from_json({**AUTO.to_json(), **forged})
-
-
-def test_few_users_get_the_least_noise_and_are_told_that_nothing_is_known() -> None:
-    """Of 50 users at this ε no range stands out; mere noise must not be taken for users with thousands of keys."""
-    held = np.full(50, 7)
-    for _ in range(50):
-        choice = choice_of(held, 0.05)
-        if choice.cut(1).up_to == 0:
-            assert choice.bound(100, {bound: 14.0 * bound for bound in BOUNDS}) == 1
-            assert "does not stand out" in choice.cut(1).words
-    assert sum(choice_of(held, 0.05).cut(1).up_to > 0 for _ in range(50)) <= 10

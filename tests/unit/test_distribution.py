@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from distribution.__main__ import refuse_changes, try_wheel
+from distribution.__main__ import try_wheel
 from distribution.materials import bill
 from distribution.versions import PLACES, NotReady, agreed_version
 
@@ -33,15 +33,6 @@ def test_the_places_agree_now() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", agreed_version(ROOT, trial=True))
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_place_that_states_another_version_is_named(tree: Path, place: str) -> None:
-    path = tree / place
-    version = agreed_version(tree, trial=True)
-    path.write_text(path.read_text(encoding="utf-8").replace(version, "9.9.9", 1), encoding="utf-8")
-    with pytest.raises(NotReady, match=place.replace(".", r"\.") + r" 9\.9\.9"):
-        agreed_version(tree, trial=True)
-
-
 def test_a_release_needs_a_date_and_a_trial_none(tree: Path) -> None:
     path = tree / "CHANGELOG.md"
     version = agreed_version(tree, trial=True)
@@ -51,19 +42,6 @@ def test_a_release_needs_a_date_and_a_trial_none(tree: Path) -> None:
         agreed_version(tree, trial=False)
     path.write_text(f"# Changelog\n\n## {version} (2026-11-16)\n", encoding="utf-8")
     assert agreed_version(tree, trial=False) == version
-
-
-def test_a_tree_with_changes_is_refused(tmp_path: Path) -> None:
-    def git(*words: str) -> None:
-        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.invalid", *words], cwd=tmp_path, check=True)
-
-    git("init", "--quiet")
-    (tmp_path / "a").write_text("1")
-    with pytest.raises(NotReady, match="not committed"):
-        refuse_changes(tmp_path)
-    git("add", "a")
-    git("commit", "--quiet", "-m", "a")
-    refuse_changes(tmp_path)
 
 
 def installed(site: Path, name: str, version: str, *lines: str) -> None:

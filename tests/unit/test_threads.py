@@ -41,14 +41,6 @@ def test_any_number_of_threads_gives_the_same_sketch(kind: str, monkeypatch: pyt
     assert found[0] == found[1] == found[2]
 
 
-def test_a_large_batch_is_divided_and_a_small_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPSKETCH_THREADS", "4")
-    assert threads.parts(99, smallest=50) == [slice(0, 99)]
-    assert threads.parts(100, smallest=50) == [slice(0, 50), slice(50, 100)]
-    assert len(threads.parts(10_000, smallest=50)) == 4
-    assert threads.parts(0, smallest=50) == [slice(0, 0)]
-
-
 @pytest.mark.parametrize("value", ["0", "-1", "two", "65", "1.5", "²"])
 def test_a_bad_number_of_threads_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPSKETCH_THREADS", value)
