@@ -257,7 +257,7 @@ INTERVALS = [
         "from_support",
         "z2 = normal_quantile(confidence) ** 2",
         "z2 = normal_quantile(2 * confidence - 1) ** 2",
-        "tests/unit/test_local_protocols.py tests/statistical/test_coverage_table.py",
+        "tests/statistical/test_exact_coverage.py -k local_reports",
         "the interval of a share leaves out twice as much as it says",
     ),
     Mutant(

@@ -7,7 +7,6 @@ is stated with it, and a wrong law is shown to be rejected.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import pytest
 import dpsketch as dps
 from dpsketch import kernels
 from dpsketch.noise import seeded_noise_for_tests_only
-from dpsketch.sketches.density import DensityClassifier, DensitySketch, best_rows
+from dpsketch.sketches.density import DensitySketch, best_rows
 from dpsketch.sketches.density.functions import folds, row_functions
 from dpsketch.sketches.density.spec import default_width
 
@@ -140,47 +139,6 @@ def test_errors_of_the_mixture_and_which_settings_are_better(seeded: None) -> No
     rows = best_rows(epsilon=0.2, records=5000, similarity=0.15, unit=dps.per_record())
     assert 100 < rows < 150
     assert error(PLANE, points[:5000], rows, 3, laplace) < 0.1 < error(PLANE, points[:5000], 1000, 3, laplace)
-
-
-def test_digits_are_classified(seeded: None) -> None:
-    """At least .80 from public pixel bounds alone, where .86 is usual; Laplace noise at as many rows is near chance.
-
-    A split's figure varies by .03 or so, and the mean of six by .012.
-    """
-    from sklearn.datasets import load_digits
-    from sklearn.model_selection import train_test_split
-
-    data = load_digits()
-
-    def accuracy(seeds: int, **changes: Any) -> float:
-        scores = []
-        for seed in range(seeds):
-            train, test, train_y, test_y = train_test_split(
-                data.data, data.target, test_size=0.3, random_state=seed, stratify=data.target
-            )
-            arguments = {"epsilon": 1.0, "delta": 1e-5, "rows": 800, "power": 4, **changes}
-            model = DensityClassifier(bounds=(0, 16), classes=range(10), seed=seed, **arguments)
-            scores.append(model.fit(train, train_y).score(test, test_y))
-        return float(np.mean(scores))
-
-    assert accuracy(6, centre="middle") >= 0.80
-    assert accuracy(6) >= 0.80
-    assert accuracy(1, delta=0.0) < 0.4
-
-
-@pytest.mark.full
-def test_anomalies_of_real_data(real_data: Path, seeded: None) -> None:
-    """Shuttle (UCI): the density of all records, at ε = 1, ranks the anomalies first."""
-    data = np.load(real_data / "kde" / "32_shuttle.npz")
-    kernel = kernels.Manhattan(9, 75.0, power=3)
-    sketch = DensitySketch(kernel=kernel, rows=200, unit=dps.per_record(), bounds=(-150, 150))
-    points = data["X"].astype(float)
-    sketch.update(points)
-    scores = sketch.release(epsilon=1.0, delta=1e-6).anomaly_score(np.clip(points[:20_000], -150, 150))
-    odd = data["y"][:20_000].astype(bool)
-    ranks = np.argsort(np.argsort(scores)) + 1
-    area = (ranks[odd].sum() - odd.sum() * (odd.sum() + 1) / 2) / (odd.sum() * (~odd).sum())
-    assert area > 0.97
 
 
 # Coverage.

@@ -7,16 +7,13 @@ below that.
 
 from __future__ import annotations
 
-import lzma
-import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import dpsketch as dps
-from benchmarks.histogram_figures import CAPS, FORMS, FOUND, RECORD_FORMS, RECORDS
+from benchmarks.histogram_figures import RECORD_FORMS, RECORDS
 
 pytestmark = pytest.mark.statistical
 
@@ -56,33 +53,6 @@ def test_keys_found_in_one_stage(relation: Any, stream: np.ndarray, truth: np.nd
             assert np.sqrt(np.mean(errors.astype(float) ** 2)) == pytest.approx(
                 rms, rel=4.5 / np.sqrt(len(errors)), abs=0.05 * rms
             )
-
-
-# Data, ε, cap; figures by uniform Gaussian noise, weights, two rounds (names only); δ = 1e-5, means of three seeds.
-BY_USER = [
-    ("kosarak's head", 1, 10),
-    pytest.param("kosarak's head", 1, 100, marks=pytest.mark.full),
-    pytest.param("retail", 1, 10, marks=pytest.mark.full),
-    pytest.param("gowalla", 1, 100, marks=pytest.mark.full),
-]
-
-
-@pytest.mark.parametrize(("data", "epsilon", "cap"), BY_USER)
-def test_keys_found_of_users(data: str, epsilon: float, cap: int, real_data: Path) -> None:
-    """Within 4%, 5 keys or 0.8·√figure: some three standard errors of two means of three, of about 0.4·√figure each."""
-    users, keys = [], []
-    with lzma.open(real_data / "sets" / f"{'kosarak_head36682' if 'head' in data else data}.dat.xz", "rt") as lines:
-        for user, line in enumerate(lines):
-            held = np.array(sorted(set(map(int, line.split()))), np.int64)
-            users.append(np.full(len(held), user))
-            keys.append(held)
-    sketch = dps.Histogram(unit=dps.per_user(max_keys=cap), key_type="int")
-    sketch.update(np.concatenate(keys), users=np.concatenate(users))
-    for form, figures in zip(FORMS[1:], FOUND[data, epsilon][1:], strict=True):
-        figure = figures[CAPS.index(cap)]
-        alone = form != "gaussian"
-        found = [len(sketch.release(epsilon=epsilon, delta=1e-5, form=form, names_only=alone).keys) for _ in range(3)]
-        assert np.mean(found) == pytest.approx(figure, rel=0.04, abs=max(5, 0.8 * math.sqrt(figure)))
 
 
 # Buckets, parts, form; for ε of 0.1, 1 and 3 the keys found, their deviation over seeds, and the rms error of counts,

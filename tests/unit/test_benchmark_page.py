@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks import page
-from benchmarks.__main__ import STORED, regressions
+from benchmarks.__main__ import STORED
 from benchmarks.machine import machine
 
 runner: Any = importlib.import_module("benchmarks.__main__")
@@ -44,15 +44,6 @@ def test_another_result_changes_every_output(tmp_path: Path) -> None:
     assert re.search(r"\*\*0\.\d\d×\*\*", block(tmp_path / page.PAGE.name))
     for name in ("instead", "growth", "bounds"):
         assert (tmp_path / f"benchmarks-{name}.png").stat().st_size > 5_000
-
-
-@pytest.mark.parametrize(("now", "told"), [(0.91, False), (0.89, True), (None, False)])
-def test_a_ratio_that_fell_by_a_tenth_is_told(now: float | None, told: bool) -> None:
-    row = {"benchmark": "noise", "name": "Laplace", "ratio": now}
-    before = [{"benchmark": "noise", "name": "Laplace", "ratio": 1.0}, {"benchmark": "a", "name": "b", "ratio": None}]
-    assert regressions([row, {"benchmark": "new", "name": "row", "ratio": 0.1}], before) == (
-        [(row, 1.0)] if told else []
-    )
 
 
 def test_a_run_that_was_interrupted_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

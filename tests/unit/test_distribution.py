@@ -33,17 +33,6 @@ def test_the_places_agree_now() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", agreed_version(ROOT, trial=True))
 
 
-def test_a_release_needs_a_date_and_a_trial_none(tree: Path) -> None:
-    path = tree / "CHANGELOG.md"
-    version = agreed_version(tree, trial=True)
-    path.write_text(f"# Changelog\n\n## {version} (unreleased)\n", encoding="utf-8")
-    assert agreed_version(tree, trial=True) == version
-    with pytest.raises(NotReady, match="no date"):
-        agreed_version(tree, trial=False)
-    path.write_text(f"# Changelog\n\n## {version} (2026-11-16)\n", encoding="utf-8")
-    assert agreed_version(tree, trial=False) == version
-
-
 def installed(site: Path, name: str, version: str, *lines: str) -> None:
     folder = site / f"{name}-{version}.dist-info"
     folder.mkdir(parents=True)

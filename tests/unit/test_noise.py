@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-import threading
 from functools import partial
 
 import numpy as np
@@ -237,15 +236,6 @@ def test_the_seeded_source_is_known_for_what_it_is():
     assert not noise_is_for_tests(), "an error leaves the block too"
     with source(ScriptedSource([])):
         assert noise_is_for_tests(), "anything but the operating system is for tests"
-
-
-def test_a_seed_does_not_reach_other_threads():
-    seen = []
-    with seeded_noise_for_tests_only(1):
-        thread = threading.Thread(target=lambda: seen.append(noise_is_for_tests()))
-        thread.start()
-        thread.join()
-    assert seen == [False]
 
 
 @pytest.mark.parametrize("bound", [1, 3, 2**32, 2**63 - 1, 2**63 + 1, 2**64])

@@ -74,7 +74,8 @@ def content(value: Any) -> Any:
 
 def sketch_of(kind: type, **arguments: Any) -> Any:
     sketch = kind(unit=UNIT, **arguments)
-    sketch.update([3, 3, 5] if kind in (dps.RangeSketch, dps.QuantileSketch) or "key_bits" in arguments else WORDS)
+    numbers = kind in (dps.RangeSketch, dps.QuantileSketch) or "key_bits" in arguments
+    sketch.update([3, 3, 5] if numbers else WORDS * 30 if kind is dps.VoteHistogram else WORDS)
     return sketch
 
 
@@ -231,16 +232,10 @@ def ready(name: str) -> Any:
     return sketch_of(kind, **shape)
 
 
-def many_votes() -> Any:
-    sketch = ready("VoteHistogram")
-    sketch.update(WORDS * 30)
-    return sketch
-
-
 ON: dict[str, Callable[[], Any]] = {
     **{name: partial(ready, name) for name in SKETCHES},
     **{private: lambda name=name: ready(name).release(**BUDGET) for private, name in RELEASED.items()},
-    "PrivateVoteHistogram": lambda: many_votes().release(epsilon=9, delta=0.001),
+    "PrivateVoteHistogram": lambda: ready("VoteHistogram").release(epsilon=9, delta=0.001),
     "PrivateHistogram": lambda: ready("Histogram").release(epsilon=1, delta=0, keys=WORDS, others=True),
     "PrivateDistinctBitmap": lambda: ready("DistinctSketch").release_mergeable(epsilon=1),
     "DensitySketch": density_of,
