@@ -13,7 +13,7 @@ import pytest
 from benchmarks.coverage import page, stored
 from benchmarks.coverage.cases import all_cases
 from benchmarks.coverage.measuring import Answer, Case, measure
-from benchmarks.coverage.reach import file_meaning, meaning
+from benchmarks.coverage.reach import meaning
 from dpsketch.sketches.density.functions import Features
 from dpsketch.sketches.kinds import KINDS
 
@@ -179,34 +179,6 @@ def test_what_a_function_means_is_its_code_and_what_it_reaches(old: str, new: st
     assert (meaning(MODULE, ["asked"]) != meaning(changed, ["asked"])) == moved
     assert (meaning(MODULE) != meaning(changed)) == (old != "Words")
     assert meaning(MODULE, ["nowhere"]) == meaning(MODULE)
-
-
-def test_constants_and_compiled_functions_of_other_modules_are_part_of_what_uses_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No profile sees them run: a share of the budget, and the hash by which a compiled function marks keys."""
-    path, mark = "src/dpsketch/_compiled/heavy.py", frozenset({"mark"})
-    file_meaning.cache_clear()
-    before, read = file_meaning(path, mark), Path.read_text
-
-    def changed(place: Path, *arguments: object) -> str:
-        text = read(place, *arguments)
-        return text.replace("def mix(", "def mix(more, ") if place.name == "hashing.py" else text
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "read_text", changed)
-        file_meaning.cache_clear()
-        assert file_meaning(path, mark) != before
-    folder = tmp_path / "src" / "dpsketch"
-    folder.mkdir(parents=True)
-    monkeypatch.setattr("benchmarks.coverage.reach.ROOT", tmp_path)
-    source, found = "from dpsketch.shares import SHARE\ndef asked() -> float:\n    return SHARE\n", []
-    for share in ("0.05", "0.5"):
-        (folder / "shares.py").write_text(f"SHARE = {share}\n")
-        file_meaning.cache_clear()
-        found.append(meaning(source, ["asked"]))
-    file_meaning.cache_clear()
-    assert found[0] != found[1]
 
 
 def test_a_result_is_held_to_what_computes_answers_and_draws_noise() -> None:

@@ -86,16 +86,6 @@ def test_reading_equals_oracle(size: int, rows: int, width: int) -> None:
     assert signs.tolist() == [[sign for _, sign in line] for line in found]
 
 
-@pytest.mark.parametrize("width", [2**31, 2**31 - 1, 3])
-def test_cells_equals_oracle_at_the_largest_width(width: int) -> None:
-    fingerprints, row_keys = random_words(300), random_words(3, seed=2)
-    buckets, signs = countsketch.cells(fingerprints, row_keys, width)
-    for i, f in enumerate(fingerprints.tolist()):
-        for r, key in enumerate(row_keys.tolist()):
-            assert (buckets[i, r], signs[i, r]) == oracle.cell(f, key, width)
-    assert buckets.min() >= 0
-
-
 @pytest.mark.parametrize("rows", [1, 3, 5, 7, 15, 31])
 @pytest.mark.parametrize("size", [0, 1, countsketch.READ_BLOCK + 3])
 def test_median_equals_oracle(rows: int, size: int) -> None:
