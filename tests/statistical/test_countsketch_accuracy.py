@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
-from benchmarks.count_min import errors_on_same_data
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.seeds import random_seed
 
@@ -227,14 +226,3 @@ def test_a_guess_must_be_whole() -> None:
         with pytest.raises(dps.DpsketchError):
             spec.predict(epsilon=1.0, delta=1e-6, **guess)
     assert spec.predict(epsilon=1.0, delta=1e-6, counts=[5, 3]).error > 0
-
-
-def test_of_sketches_with_one_budget_this_has_the_thinnest_tails() -> None:
-    """Beside Count-Min and Count-Mean, which are biased; margins of ten standard errors of a quantile and more."""
-    with seeded_noise_for_tests_only(1):
-        found = errors_on_same_data(LAWS["zipf 1.1"].astype(np.int64), rows=19, width=1000, scale=30.0)
-    tails = {name: np.quantile(np.abs(strayed), [0.9, 0.95, 0.99]) for name, strayed in found.items()}
-    best = tails["CountSketch, median"]
-    assert np.all(tails["CountSketch, robust"] < 1.02 * best)
-    assert all(np.all(best < 0.9 * tails[f"Count-M{name}"]) for name in ("in, Laplace", "in, Gaussian", "ean"))
-    assert abs(found["CountSketch, median"].mean()) < 3 < 150 < abs(found["Count-Min, Laplace"].mean())

@@ -2,7 +2,7 @@
 
 The hashes are fixed, so each test gives the same answer on every run. Its false-positive rate is over the choice of
 seed: were the row hashes ideal, one comparison would fail for one seed in 10⁹ (``LEVEL``). There are 171 of them, so
-2·10⁻⁷ in all, and the avalanche test adds 4·10⁻⁸. A bias of two percent is rejected at the same level.
+2·10⁻⁷ in all. A bias of two percent is rejected at the same level.
 """
 
 from __future__ import annotations
@@ -104,39 +104,6 @@ def test_neighbouring_keys_are_independent(family: str) -> None:
     for r in range(len(ROW_KEYS)):
         assert joint(buckets[r][0::2], buckets[r][1::2], 32) > LEVEL
         assert fair(signs[r][0::2] * signs[r][1::2]) > LEVEL
-
-
-def flips(mixed: Any) -> npt.NDArray[np.float64]:
-    """Return, for each input bit and output bit, the standard score of how often one flips the other.
-
-    ``mixed`` maps fingerprints to words of 32 bits.
-    """
-    words = np.random.default_rng(9).integers(0, 2**64, 10_000, np.uint64)
-    before = mixed(words)
-    scores = np.empty((64, 32))
-    for i in range(64):
-        changed = before ^ mixed(words ^ (np.uint64(1) << np.uint64(i)))
-        for o in range(32):
-            count = np.count_nonzero(changed >> np.uint64(o) & np.uint64(1))
-            scores[i, o] = (count - len(words) / 2) / np.sqrt(len(words) / 4)
-    return scores
-
-
-# P(|N(0,1)| > 6.75) < 1.5e-11, and there are 64 · 32 scores: 3.1e-8 together.
-AVALANCHE = 6.75
-
-
-def test_avalanche() -> None:
-    """Each bit of a fingerprint flips each bit that a row uses with probability ½, whatever XXH64 did before.
-
-    The largest width, 2³¹, shows all bits of the bucket but the lowest, which never decides alone.
-    """
-
-    def used(words: npt.NDArray[np.uint64]) -> Any:
-        buckets, signs = cells(words, ROW_KEYS[:1], 2**31)
-        return buckets[:, 0].astype(np.uint64) | (signs[:, 0] < 0).astype(np.uint64) << np.uint64(31)
-
-    assert np.abs(flips(used)).max() < AVALANCHE
 
 
 def test_a_bias_of_two_percent_is_rejected() -> None:
