@@ -185,7 +185,7 @@ INTERVALS = [
         "_median_half_width",
         "u = beta_quantile((table.shape[0] + 1) / 2, (1 - confidence) / 2)",
         "u = beta_quantile((table.shape[0] + 1) / 2, 1 - confidence)",
-        "tests/statistical/test_coverage_table.py tests/statistical/test_seed_coverage.py",
+        "tests/statistical/test_countsketch_accuracy.py -k fresh_seeds",
         "the interval of a median leaves out twice as much as it says",
     ),
     Mutant(
@@ -209,7 +209,7 @@ INTERVALS = [
         "_allowance",
         "return student_quantile(freedom, (1 - confidence) / 2) / max(z, 1e-12)",
         "return 1.0",
-        "tests/statistical/test_decoding_coverage.py",
+        "tests/statistical/test_countsketch_accuracy.py -k few_cells",
         "a table of few cells is taken for the law of its errors",
     ),
     Mutant(
@@ -217,7 +217,7 @@ INTERVALS = [
         "PrivateCountSketch.top",
         "half = self._half_width(location, 1 - (1 - confidence) / (_TAIL_MARGIN * len(first)))",
         "half = self._half_width(location, confidence)",
-        "tests/statistical/test_countsketch_decoding.py",
+        "tests/statistical/test_countsketch_accuracy.py -k selected",
         "the largest of many are given the interval of one",
     ),
     Mutant(
@@ -233,7 +233,7 @@ INTERVALS = [
         "_CUT",
         "_CUT = -1.0",
         "_CUT = -math.inf",
-        "tests/statistical/test_density_coverage.py -k tight_cluster",
+        "tests/statistical/test_density_accuracy.py -k tight_cluster",
         "the spread of a density's rows is taken for that of neighbouring ones",
     ),
     Mutant(
@@ -241,7 +241,7 @@ INTERVALS = [
         "widening",
         "return 1 + max(0.0, (quantile**2 - 3) / 24) * excess",
         "return 1 + 0.0 * excess",
-        "tests/statistical/test_ranges_accuracy.py -k small_trees",
+        "tests/statistical/test_exact_coverage.py -k small_trees",
         "ranges of few Laplace draws have a normal law's intervals",
     ),
     Mutant(
@@ -257,7 +257,7 @@ INTERVALS = [
         "from_support",
         "z2 = normal_quantile(confidence) ** 2",
         "z2 = normal_quantile(2 * confidence - 1) ** 2",
-        "tests/unit/test_local_protocols.py tests/statistical/test_coverage_table.py",
+        "tests/statistical/test_exact_coverage.py -k local_reports",
         "the interval of a share leaves out twice as much as it says",
     ),
     Mutant(
@@ -279,7 +279,7 @@ INTERVALS = [
             "shift = (moved - weight * precisions[r] * gap) / rest"
         ),
         ("rest = total\nshift = moved / rest"),
-        "tests/statistical/test_decoding_coverage.py -k zipf",
+        "tests/statistical/test_countsketch_accuracy.py -k decoded",
         "a cell is cleared of what it said itself, and intervals are too short",
     ),
     Mutant(
@@ -287,7 +287,7 @@ INTERVALS = [
         "decoding:_NARROW",
         "_NARROW = 64",
         "_NARROW = 0",
-        "tests/statistical/test_decoding_coverage.py -k narrow",
+        "tests/statistical/test_countsketch_accuracy.py -k narrow",
         "in a narrow table, where keys share two cells, messages are taken for held out",
     ),
     Mutant(

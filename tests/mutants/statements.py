@@ -68,7 +68,7 @@ STATEMENTS = [
         "PrivateRanges._combined",
         "widening(reach, excess) + 0.5 * step / reach",
         "widening(reach, excess)",
-        "tests/statistical/test_ranges_accuracy.py -k hardly_more",
+        "tests/statistical/test_exact_coverage.py -k hardly_more",
         "intervals are too short where noise is hardly more than none",
     ),
     Mutant(

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.coverage import page, stored
 from benchmarks.coverage.cases import all_cases
 from benchmarks.coverage.measuring import Answer, Case, measure
-from benchmarks.coverage.reach import file_meaning, meaning
+from benchmarks.coverage.reach import meaning
 from dpsketch.sketches.density.functions import Features
 from dpsketch.sketches.kinds import KINDS
 
@@ -64,14 +64,10 @@ def test_every_kind_has_a_row_with_either_noise() -> None:
     # Whatever is published day by day, and whatever a density is made of.
     daily = [kind.sensitive.__name__ for kind in KINDS.values() if kind.daily]
     streams = [case.setting.split(",")[0] for case in cases if case.kind == "ContinualSketch"]
-    assert set(daily) - {"CountSketch"} == set(streams)
+    assert set(daily) - {"CountSketch", "Table"} == set(streams)  # there is no case of a table by the day yet
+    assert len({stored.place(case) for case in cases}) == len(cases), "every case has a file of its own"
     featured = {case.setting.split(", ")[-1] for case in cases if case.kind == "DensitySketch"}
     assert set(get_args(Features)) - {"race"} <= featured
-
-
-def test_every_case_has_a_file_of_its_own() -> None:
-    cases = [case for _, _, case in all_cases()]
-    assert len({stored.place(case) for case in cases}) == len(cases)
 
 
 def fake(hits: float, joint: bool = False) -> Case:
@@ -90,18 +86,15 @@ def test_rows_count_what_is_covered() -> None:
     assert measure(fake(0.9))[0].short
 
 
-def test_a_row_of_2000_releases_has_to_reach_94_and_one_of_fewer_may_miss_it_by_chance() -> None:
-    """Three standard errors of 400 joint statements are 3.3%; the seeds are fixed."""
+def test_joint_rows_need_all_intervals_of_a_release() -> None:
+    """Three standard errors of 400 joint statements are 3.3%; one of 2,000 releases has to reach 94."""
+    (row,) = measure(fake(0.98, joint=True))
+    assert row.covered == pytest.approx(100 * 0.98**50, abs=12)
+    assert row.short
     few = measure(fake(0.9985, joint=True))[0]
     assert few.limit == pytest.approx(95 - 3 * 1.09, abs=1)
     many = measure(replace(fake(0.9985, joint=True), releases=2000))[0]
     assert (many.limit, many.short) == (94, many.covered < 94)
-
-
-def test_joint_rows_need_all_intervals_of_a_release() -> None:
-    (row,) = measure(fake(0.98, joint=True))
-    assert row.covered == pytest.approx(100 * 0.98**50, abs=12)
-    assert row.short
 
 
 def test_a_tie_is_covered_at_both_ends() -> None:
@@ -173,17 +166,11 @@ class Thing:
     ("old", "new", "moved"),
     [
         ("Words", "Other words", False),
-        ("OTHER = 4", "OTHER = 5", False),
         ("far(OTHER)", "far(2)", False),
-        ('"thing"', '"other"', False),
-        ("import far, helpful", "import near, helpful", False),
         ("helper() +", "2 +", True),
-        ("return LIMIT", "return -LIMIT", True),
         ("LIMIT = 3", "LIMIT = 2", True),
         ("base: int = 1", "base: int = 2", True),
-        ("return self.base", "return 7", True),
         ("helpful()", "helpful(1)", True),
-        ("from other", "from another", True),
     ],
 )
 def test_what_a_function_means_is_its_code_and_what_it_reaches(old: str, new: str, moved: bool) -> None:
@@ -194,32 +181,16 @@ def test_what_a_function_means_is_its_code_and_what_it_reaches(old: str, new: st
     assert meaning(MODULE, ["nowhere"]) == meaning(MODULE)
 
 
-def test_a_constant_of_another_module_is_part_of_what_uses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A share of the budget runs in no profile."""
-    folder = tmp_path / "src" / "dpsketch"
-    folder.mkdir(parents=True)
-    monkeypatch.setattr("benchmarks.coverage.reach.ROOT", tmp_path)
-    source, found = "from dpsketch.shares import SHARE\ndef asked() -> float:\n    return SHARE\n", []
-    for share in ("0.05", "0.5"):
-        (folder / "shares.py").write_text(f"SHARE = {share}\n")
-        file_meaning.cache_clear()
-        found.append(meaning(source, ["asked"]))
-    file_meaning.cache_clear()
-    assert found[0] != found[1]
-
-
-def test_what_a_compiled_function_calls_in_another_module_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys are marked by a hash of another module, which no profile sees."""
-    path, mark = "src/dpsketch/_compiled/heavy.py", frozenset({"mark"})
-    file_meaning.cache_clear()
-    before = file_meaning(path, mark)
-    source = Path.read_text
-
-    def changed(place: Path, *arguments: object) -> str:
-        text = source(place, *arguments)
-        return text.replace("def mix(", "def mix(more, ") if place.name == "hashing.py" else text
-
-    monkeypatch.setattr(Path, "read_text", changed)
-    file_meaning.cache_clear()
-    assert file_meaning(path, mark) != before
-    file_meaning.cache_clear()
+def test_a_result_is_held_to_what_computes_answers_and_draws_noise() -> None:
+    """Compiled code that ran included; not what takes records in for all kinds, nor what is loaded and does not run."""
+    cases = {case.name: case for _, _, case in all_cases("DistinctSketch, 100 keys|users of 5 keys, 5×1024")}
+    assert stored.functions_of(cases["DistinctSketch, 100 keys, 1,024 buckets, δ = 0"])[-1].endswith(
+        "values.py:distinct"
+    )
+    counts = stored.functions_of(cases["CountSketch, users of 5 keys, 5×1024, δ > 0"])
+    files = {place.partition(":")[0]: place.partition(":")[2].split(",") for place in counts}
+    assert "PrivateCountSketch.estimate" in files["src/dpsketch/sketches/countsketch/private.py"]
+    assert {"src/dpsketch/noise.py", "src/dpsketch/_compiled/countsketch.py", "benchmarks/coverage/data.py"} <= set(
+        files
+    )
+    assert not {"src/dpsketch/sketches/countsketch/decoding.py", "src/dpsketch/sketches/sketch.py"} & set(files)

@@ -1,4 +1,4 @@
-"""What a density estimates, and how well.
+"""What a density estimates, how well, and whether its intervals cover near the data, between and far away.
 
 Hash seeds and noise are fixed, so every figure repeats. Where a threshold stands for a law, its rate over fresh seeds
 is stated with it, and a wrong law is shown to be rejected.
@@ -7,48 +7,31 @@ is stated with it, and a wrong law is shown to be rejected.
 from __future__ import annotations
 
 import math
-import re
+from typing import Any
 
 import numpy as np
 import pytest
 
 import dpsketch as dps
 from dpsketch import kernels
-from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
-from dpsketch.sketches.density import DensitySketch, PrivateDensity, best_rows
+from dpsketch.noise import seeded_noise_for_tests_only
+from dpsketch.sketches.density import DensitySketch, best_rows
 from dpsketch.sketches.density.functions import folds, row_functions
 from dpsketch.sketches.density.spec import default_width
 
 pytestmark = pytest.mark.statistical
 
-CENTRES = np.array([[-3, -3], [3, 3], [-1, 2], [2.5, -2]])
-SPREADS = np.array([1.0, 0.8, 0.6, 1.2])
+GAUSSIAN, PURE = {"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 1.0, "delta": 0.0}
 PLANE = kernels.Euclidean(2, 2.0)
-
-KERNELS = [
-    kernels.Euclidean(1, 1.5),
-    kernels.Euclidean(2, 2.0),
-    kernels.Euclidean(2, (1.0, 3.0)),
-    kernels.Euclidean(2, 2.0, directions="independent"),
-    kernels.Euclidean(3, 2.0),
-    kernels.Euclidean(6, 4.0),
-    kernels.Euclidean(2, 4.0, power=3),
-    kernels.Manhattan(1, 2.0),
-    kernels.Manhattan(2, 2.0),
-    kernels.Manhattan(6, 6.0),
-    kernels.Manhattan(2, 2.0, directions="independent"),
-    kernels.Manhattan(2, 4.0, power=2),
-    kernels.Angular(2, 3),
-    kernels.Angular(5, 4),
-    kernels.Angular(5, 2, directions="independent"),
-]
+INDEPENDENT = kernels.Euclidean(2, 2.0, directions="independent")
 
 
 def mixture(n: int, seed: int) -> np.ndarray:
     """The 2-D Gaussian mixture of the accuracy targets."""
     rng = np.random.default_rng(seed)
     which = rng.integers(4, size=n)
-    return CENTRES[which] + rng.normal(size=(n, 2)) * SPREADS[which][:, None]
+    centres, spreads = np.array([[-3, -3], [3, 3], [-1, 2], [2.5, -2]]), np.array([1.0, 0.8, 0.6, 1.2])
+    return centres[which] + rng.normal(size=(n, 2)) * spreads[which][:, None]
 
 
 def near(points: np.ndarray, n: int, seed: int) -> np.ndarray:
@@ -56,53 +39,36 @@ def near(points: np.ndarray, n: int, seed: int) -> np.ndarray:
     return points[:n] + 0.3 * np.random.default_rng(seed).normal(size=(n, points.shape[1]))
 
 
-def relative_errors(
-    kernel: kernels.Kernel, points: np.ndarray, rows: int, seeds: range, budget: dict[str, float], **more: object
-) -> np.ndarray:
+def error(kernel: kernels.Kernel, points: np.ndarray, rows: int, seeds: int, budget: dict[str, float]) -> float:
+    """The relative root mean square error of estimates near records."""
     queries = near(points, 100, 1)
     exact = kernel.similarity(queries, points).sum(axis=1)
     found = []
-    for seed in seeds:
-        sketch = DensitySketch(kernel=kernel, rows=rows, unit=dps.per_record(), seed=seed, **more)
+    for seed in range(seeds):
+        sketch = DensitySketch(kernel=kernel, rows=rows, unit=dps.per_record(), seed=seed)
         sketch.update(points)
         found.append(sketch.release(**budget).estimate(queries).value / exact - 1)
-    return np.array(found)
+    return float(np.sqrt(np.mean(np.square(found))))
 
 
-def rmse(errors: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(errors**2)))
-
-
-def collisions(kernel: kernels.Kernel, points: object, seeds: int) -> np.ndarray:
-    """For each seed and point, the share of 200 rows in which it meets the first point."""
-    width = default_width(kernel)
-    found = []
-    for seed in range(seeds):
-        functions = row_functions(kernel, 200, seed)
-        columns = functions.columns(np.asarray(points, np.float64), width)
-        found.append((columns[1:] == columns[0]).mean(axis=1))
-    return np.array(found)
-
-
-def check_collisions(kernel: kernels.Kernel, points: object, wrong: kernels.Kernel) -> None:
-    """Compare with the exact kernel over 300 seeds, at 6.5 standard errors: a rate below 1e-9 for each point."""
-    shares = collisions(kernel, points, 300)
-    width = default_width(kernel)
-    error = shares.std(axis=0, ddof=1) / math.sqrt(len(shares))
-
-    def deviations(claimed: kernels.Kernel) -> np.ndarray:
-        exact = claimed.similarity(points[:1], points[1:])[0]
-        if not (folds(claimed) or isinstance(claimed, kernels.Angular)):
-            exact = exact + (1 - exact) / width
-        return np.abs(shares.mean(axis=0) - exact) / np.maximum(error, 1e-12)
-
-    assert deviations(kernel).max() < 6.5
-    assert deviations(wrong).max() > 6.5
-
-
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        kernels.Euclidean(1, 1.5),
+        kernels.Euclidean(2, (1.0, 3.0)),
+        INDEPENDENT,
+        kernels.Euclidean(2, 4.0, power=3),
+        kernels.Manhattan(2, 2.0),
+        kernels.Manhattan(6, 6.0, directions="independent"),
+        kernels.Angular(5, 4),
+    ],
+    ids=str,
+)
 def test_rows_collide_with_the_exact_probability(kernel: kernels.Kernel) -> None:
-    """Five points at growing distances from a first one; a kernel 15% wider, or of another power, is rejected."""
+    """Five points at growing distances from a first one; a kernel 15% wider, or of another power, is rejected.
+
+    Compared with the exact kernel over 200 seeds, at 6.5 standard errors: a rate below 1e-9 for each point.
+    """
     rng = np.random.default_rng(3)
     direction = rng.normal(size=kernel.dim)
     points = np.ones(kernel.dim) + np.outer([0, 0.2, 0.7, 1.5, 3, 8], direction / np.linalg.norm(direction))
@@ -110,25 +76,27 @@ def test_rows_collide_with_the_exact_probability(kernel: kernels.Kernel) -> None
         wrong: kernels.Kernel = kernels.Angular(kernel.dim, kernel.power + 1)
     else:
         wrong = type(kernel)(kernel.dim, tuple(1.15 * np.broadcast_to(kernel.bandwidth, kernel.dim)), kernel.power)
-    check_collisions(kernel, points, wrong)
+    width, found = default_width(kernel), []
+    for seed in range(200):
+        columns = row_functions(kernel, 200, seed).columns(np.asarray(points, np.float64), width)
+        found.append((columns[1:] == columns[0]).mean(axis=1))
+    shares = np.array(found)
+    spread = shares.std(axis=0, ddof=1) / math.sqrt(len(shares))
 
+    def deviations(claimed: kernels.Kernel) -> np.ndarray:
+        exact = claimed.similarity(points[:1], points[1:])[0]
+        if not (folds(claimed) or isinstance(claimed, kernels.Angular)):
+            exact = exact + (1 - exact) / width
+        return np.abs(shares.mean(axis=0) - exact) / np.maximum(spread, 1e-12)
 
-def test_a_folded_kernel_is_the_plain_one_near_by_and_flat_far_away() -> None:
-    """The exact folded kernel, from its Fourier series: (1/W)·Σ sinc²(m/W)·exp(−2π²m²c²/W²) over all m."""
-    width = 64
-    for distance in (0.3, 1.0, 5.0, width / 4, 4 * width):
-        m = np.arange(1, 40 * width)
-        waves = np.sinc(m / width) ** 2 * np.exp(-2 * (np.pi * m * distance / width) ** 2)
-        folded = (1 + 2 * waves.sum()) / width
-        plain = kernels.Euclidean(1, 1.0).similarity([[0.0]], [[distance]])[0, 0]
-        assert folded == pytest.approx(1 / width if distance > width else plain, rel=1e-3)
+    assert deviations(kernel).max() < 6.5
+    assert deviations(wrong).max() > 6.5
 
 
 @pytest.mark.parametrize(
     ("kernel", "wrong"),
     [
         (PLANE, kernels.Euclidean(2, 2.3)),
-        (kernels.Euclidean(2, 4.0, power=2), kernels.Euclidean(2, 4.6, power=2)),
         (kernels.Manhattan(2, 3.0), kernels.Manhattan(2, 3.5)),
         (kernels.Angular(2, 3), kernels.Angular(2, 4)),
     ],
@@ -148,253 +116,155 @@ def test_estimates_are_unbiased_for_the_exact_kernel_sum(kernel: kernels.Kernel,
             sketch = DensitySketch(kernel=kernel, rows=40, unit=dps.per_record(), seed=seed, width=width)
             sketch.update(points)
             found.append(sketch.release(epsilon=20.0, delta=1e-3).estimate(queries).value)
-    error = np.std(found, axis=0, ddof=1) / math.sqrt(150)
+    spread = np.std(found, axis=0, ddof=1) / math.sqrt(150)
 
     def deviation(claimed: kernels.Kernel) -> float:
         exact = claimed.similarity(queries, points).sum(axis=1)
-        return float(np.abs((np.mean(found, axis=0) - exact) / error).max())
+        return float(np.abs((np.mean(found, axis=0) - exact) / spread).max())
 
     assert deviation(kernel) < 6.5
     assert deviation(wrong) > 6.5
 
 
-def test_without_the_subtraction_a_rehash_is_biased(seeded: None) -> None:
-    points = mixture(2000, 5)
-    kernel = kernels.Manhattan(2, 3.0)
-    debiased = relative_errors(kernel, points, 300, range(5), {"epsilon": 5.0, "delta": 1e-6}, width=16)
-    assert abs(debiased.mean()) < 0.02
-    sketch = DensitySketch(kernel=kernel, rows=300, unit=dps.per_record(), width=16)
-    sketch.update(points)
-    queries = near(points, 100, 1)
-    private = sketch.release(epsilon=5.0, delta=1e-6)
-    raw = private.table[np.arange(300), private.spec.cells(np.asarray(queries, np.float64))].mean(axis=1)
-    assert (raw / kernel.similarity(queries, points).sum(axis=1) - 1).mean() > 0.1
+def test_errors_of_the_mixture_and_which_settings_are_better(seeded: None) -> None:
+    """N = 20,000: stratified directions have about half the error of independent ones; 3.4% of the sum, or less.
 
-
-@pytest.mark.parametrize("rows", [10, 100, 1000])
-def test_noise_has_its_law_at_every_number_of_rows(rows: int, seeded: None) -> None:
-    """The variance of empty tables' counters, and of estimates, within 6.5 standard errors (a rate below 1e-9)."""
-    sketch = DensitySketch(kernel=PLANE, rows=rows, unit=dps.per_record())
-    gaussian = sketch.release(epsilon=1.0, delta=1e-6, count_share=0)
-    laplace = sketch.release(epsilon=1.0, delta=0, count_share=0)
-    for private, sigma, kurtosis in (
-        (gaussian, 4.2247 * math.sqrt(rows), 3.0),
-        (laplace, math.sqrt(2) * rows, 6.0),
-    ):
-        counters = private.table.astype(float).ravel()
-        tolerance = 6.5 * math.sqrt((kurtosis - 1) / len(counters)) + 1e-3
-        assert counters.var() / sigma**2 == pytest.approx(1, abs=tolerance)
-        assert private.noise_scale == pytest.approx(sigma / math.sqrt(rows), rel=2e-3)
-        if rows == 1000:
-            assert abs(counters.var() / (1.1 * sigma) ** 2 - 1) > tolerance
-        places = np.linspace(-1000, 1000, 4000)[:, None] * [1.0, 0.3]
-        spread = private.estimate(places).value.std()
-        assert spread == pytest.approx(private.noise_scale, rel=0.3)
-
-
-def test_the_mixture_with_a_hundred_rows(seeded: None) -> None:
-    """N = 10⁵, ε = 1, δ = 1e-6: at most 3.5% with stratified directions; independent ones have about twice the error.
-
-    Over 160 seeds the figure was 2.6% (2.9% in the worst group of eight), so fresh seeds stay below 3.5% with a margin
-    of more than six standard errors.
+    Where Laplace noise grows with the rows, the number that the error formula asks for does better than many.
     """
-    points, budget = mixture(100_000, 2), {"epsilon": 1.0, "delta": 1e-6}
-    stratified = rmse(relative_errors(PLANE, points, 100, range(8), budget))
-    independent = kernels.Euclidean(2, 2.0, directions="independent")
-    assert stratified <= 0.035
-    assert rmse(relative_errors(independent, points, 100, range(8), budget)) > 1.4 * stratified
-
-
-def test_the_mixture_with_a_thousand_rows(seeded: None) -> None:
-    """N = 10⁵, ε = 1, δ = 1e-6: at most 1.3%; half of that is usual."""
-    assert rmse(relative_errors(PLANE, mixture(100_000, 2), 1000, range(2), {"epsilon": 1.0, "delta": 1e-6})) <= 0.013
-
-
-def test_a_small_mixture_at_a_small_budget(seeded: None) -> None:
-    """N = 5,000, ε = .2, R = 1000: Gaussian noise at most 3.2%; Laplace noise, which grows with R, far more."""
-    points = mixture(5000, 2)
-    assert rmse(relative_errors(PLANE, points, 1000, range(6), {"epsilon": 0.2, "delta": 1e-6})) <= 0.032
+    points = mixture(20_000, 2)
+    stratified = error(PLANE, points, 100, 4, GAUSSIAN)
+    assert stratified <= 0.034
+    assert error(INDEPENDENT, points, 100, 4, GAUSSIAN) > 1.4 * stratified
     laplace = {"epsilon": 0.2, "delta": 0.0}
-    assert rmse(relative_errors(PLANE, points, 1000, range(3), laplace)) > 0.1
-    # With the number of rows that the error formula asks for, pure ε does better.
     rows = best_rows(epsilon=0.2, records=5000, similarity=0.15, unit=dps.per_record())
     assert 100 < rows < 150
-    assert rmse(relative_errors(PLANE, points, rows, range(3), laplace)) < 0.1
+    assert error(PLANE, points[:5000], rows, 3, laplace) < 0.1 < error(PLANE, points[:5000], 1000, 3, laplace)
 
 
-def test_one_row_a_record_has_almost_the_same_error(seeded: None) -> None:
-    points, budget = mixture(20_000, 2), {"epsilon": 1.0, "delta": 0.0}
-    every = rmse(relative_errors(PLANE, points, 300, range(6), budget))
-    one = rmse(relative_errors(PLANE, points, 300, range(6), budget, placement="one_row"))
-    assert one < 1.5 * every
+# Coverage.
 
 
-@pytest.mark.parametrize(
-    "kernel", [PLANE, kernels.Euclidean(6, 4.0), kernels.Manhattan(2, 3.0), kernels.Angular(2, 3)], ids=str
-)
-def test_intervals_cover(kernel: kernels.Kernel, seeded: None) -> None:
-    """Of 20 seeds × 100 places at least 93% (a seed's places are not independent), and no interval is absurdly wide.
-
-    Intervals of half the width cover less than 93%.
-    """
-    points = mixture(5000, 3) if kernel.dim == 2 else np.random.default_rng(3).normal(size=(5000, kernel.dim))
-    queries = near(points, 100, 4)
-    exact = kernel.similarity(queries, points).sum(axis=1)
-    hits, halved, density_hits, ratios = [], [], [], []
-    for seed in range(20):
-        sketch = DensitySketch(kernel=kernel, rows=150, unit=dps.per_record(), seed=seed)
-        sketch.update(points)
-        private = sketch.release(epsilon=0.5, delta=1e-6)
-        found = private.estimate(queries)
-        half = (found.high - found.low) / 2
-        error = np.abs(found.value - exact)
-        hits.append((found.low <= exact) & (exact <= found.high))
-        halved.append(error <= half / 2)
-        ratios.append(half / 1.96 / max(rmse(error), private.noise_scale))
-        shares = private.density(queries)
-        density_hits.append((shares.low <= exact / 5000) & (exact / 5000 <= shares.high))
-    assert np.mean(hits) >= 0.93
-    assert np.mean(density_hits) >= 0.93
-    assert np.mean(halved) < 0.93
-    assert np.median(ratios) < 2.5
-
-
-def test_median_of_means_keeps_its_bound(seeded: None) -> None:
-    """Coleman and Shrivastava's Theorem 3.4 at failure rate 5%, for independent directions and Laplace noise."""
-    kernel = kernels.Euclidean(2, 2.0, directions="independent")
-    points = mixture(3000, 3)
-    queries = near(points, 50, 4)
-    similarity = kernel.similarity(queries, points)
-    exact, root = similarity.sum(axis=1), np.sqrt(similarity).sum(axis=1)
-    bound = np.sqrt(32 * (root**2 / 240 + 2 * 240 / 1.0**2) * math.log(1 / 0.05))
-    inside, covered = [], []
-    for seed in range(40):
-        sketch = DensitySketch(kernel=kernel, rows=240, unit=dps.per_record(), seed=seed)
-        sketch.update(points)
-        found = sketch.release(epsilon=1.0, delta=0, count_share=0).estimate(queries, estimator="median_of_means")
-        inside.append(np.abs(found.value - exact) <= bound)
-        covered.append((found.low <= exact) & (exact <= found.high))
-    assert np.mean(inside) == 1.0
-    assert np.mean(covered) >= 0.91
-
-
-def test_the_number_of_records(seeded: None) -> None:
-    """Intervals of N cover; a share of the budget makes them narrower than the table's own sum does."""
-    sketch = DensitySketch(kernel=PLANE, rows=50, unit=dps.per_record())
-    sketch.update(mixture(5000, 3))
-    shared = [sketch.release(epsilon=0.5, delta=1e-6).count() for _ in range(200)]
-    alone = [sketch.release(epsilon=0.5, delta=1e-6, count_share=0).count() for _ in range(200)]
-    for found in (shared, alone):
-        covered = np.mean([c.low[0] <= 5000 <= c.high[0] for c in found])
-        assert 0.85 < covered <= 1  # 95% but for a rate of 1e-8
-        spread = np.std([c.value[0] for c in found])
-        assert spread == pytest.approx((found[0].high[0] - found[0].value[0]) / 1.96, rel=0.35)
-    assert shared[0].high[0] - shared[0].value[0] < 0.4 * (alone[0].high[0] - alone[0].value[0])
-    assert isinstance(sketch.release(rho=0.1).count_noise, RoundedGaussian)
-    assert isinstance(sketch.release(epsilon=1, delta=0).count_noise, DiscreteLaplace)
-
-
-def test_predicted_errors_bound_what_is_measured(seeded: None) -> None:
-    points = mixture(5000, 3)
-    queries = near(points, 100, 1)
-    kernel = kernels.Euclidean(2, 2.0, directions="independent")
-    similarity = kernel.similarity(queries, points).mean()
-    for budget in ({"epsilon": 0.2, "delta": 1e-6}, {"epsilon": 1.0, "delta": 0}):
-        sketch = DensitySketch(kernel=kernel, rows=100, unit=dps.per_record())
-        predicted = sketch.spec.preview(**budget, records=5000, similarity=float(similarity)).predicted_error
-        measured = rmse(relative_errors(kernel, points, 100, range(5), budget)) * similarity * 5000
-        assert 0.2 * predicted < measured < 1.1 * predicted
-
-
-def test_anomalies_score_higher(seeded: None) -> None:
+def spread_out(dim: int, n: int) -> np.ndarray:
+    """A mixture of normal laws."""
     rng = np.random.default_rng(3)
-    sketch = DensitySketch(kernel=kernels.Euclidean(2, 4.0, power=3), rows=200, unit=dps.per_record())
-    sketch.update(mixture(5000, 3))
-    private = sketch.release(epsilon=1.0, delta=1e-6)
-    usual, odd = private.anomaly_score(mixture(300, 4)), private.anomaly_score(rng.uniform(8, 20, size=(300, 2)))
-    assert (odd[:, None] > usual).mean() > 0.99
+    centres = 3.0 * rng.normal(size=(4, dim))
+    return centres[rng.integers(4, size=n)] + rng.normal(size=(n, dim))
 
 
-def digits_accuracy(seeds: range, **changes: object) -> float:
-    from sklearn.datasets import load_digits
-    from sklearn.model_selection import train_test_split
-
-    from dpsketch.sketches.density import DensityClassifier
-
-    data = load_digits()
-    scores = []
-    for seed in seeds:
-        train, test, train_y, test_y = train_test_split(
-            data.data, data.target, test_size=0.3, random_state=seed, stratify=data.target
-        )
-        arguments: dict[str, object] = {"epsilon": 1.0, "delta": 1e-5, "rows": 800, "power": 4, **changes}
-        model = DensityClassifier(bounds=(0, 16), classes=range(10), seed=seed, **arguments)
-        scores.append(model.fit(train, train_y).score(test, test_y))
-    return float(np.mean(scores))
+def crowded(dim: int, n: int) -> np.ndarray:
+    """One small cluster: a row meets all of it or none."""
+    return 2.0 + 0.3 * np.random.default_rng(3).normal(size=(n, dim))
 
 
-def test_digits(seeded: None) -> None:
-    """At least .83 over 20 seeds, from public pixel bounds alone; Laplace noise at as many rows is near chance.
-
-    Over fresh noise it is .860 ± .005 with nothing else read (the middle of the bounds as centre), and .858 ± .003 with
-    a private centre inside the same budget.
-    """
-    assert digits_accuracy(range(20), centre="middle") >= 0.83
-    assert digits_accuracy(range(20)) >= 0.83
-    assert digits_accuracy(range(2), delta=0.0) < 0.4
-
-
-def test_a_private_centre_finds_what_bounds_hide(seeded: None) -> None:
-    """breast_cancer with its documented bounds, in whose middle nobody is: .906 from the middle, .930 from the centre.
-
-    (Ten splits each. The largest kernel sum, without the score, is right for .69 and .91.) Over five splits the
-    difference of two means has a standard error of .012: false positives below 2%, once, as the noise is seeded.
-    """
-    assert breast_cancer_accuracy(range(5)) > breast_cancer_accuracy(range(5), centre="middle")
-    assert breast_cancer_accuracy(range(5)) > 0.88
-
-
-def breast_cancer_accuracy(seeds: range, **changes: object) -> float:
-    from sklearn.datasets import load_breast_cancer
-    from sklearn.model_selection import train_test_split
-
-    from dpsketch.sketches.density import DensityClassifier
-
-    data = load_breast_cancer()
-    documented = re.findall(r"\((?:mean|standard error|worst)\): +([\d.]+) +([\d.]+)", data.DESCR)
-    bounds = [(float(low), float(high)) for low, high in documented]
-    scores = []
-    for seed in seeds:
-        train, test, train_y, test_y = train_test_split(
-            data.data, data.target, test_size=0.3, random_state=seed, stratify=data.target
-        )
-        arguments: dict[str, object] = {"epsilon": 1.0, "delta": 1e-5, "rows": 200, **changes}
-        model = DensityClassifier(bounds=bounds, classes=[0, 1], seed=seed, **arguments)
-        scores.append(model.fit(train, train_y).score(test, test_y))
-    return float(np.mean(scores))
+def covered(
+    kernel: kernels.Kernel, points: np.ndarray, rows: int, budget: dict[str, float], n: int, **how: Any
+) -> dict[str, tuple[float, float, float]]:
+    """Return, for places near the records, in their box, and 4 to 50 bandwidths away, over 10 seeds: the share covered
+    by intervals and by ones of half their width, and the mean estimate over the mean truth."""
+    rng = np.random.default_rng(5)
+    directions = rng.normal(size=(n, kernel.dim))
+    directions /= np.linalg.norm(directions, axis=1)[:, None]
+    distance = getattr(kernel, "bandwidth", 2.0) * np.exp(rng.uniform(np.log(4), np.log(50), size=(n, 1)))
+    places = {
+        "near": points[:n] + 0.3 * rng.normal(size=(n, kernel.dim)),
+        "between": rng.uniform(points.min(axis=0) - 1, points.max(axis=0) + 1, size=(n, kernel.dim)),
+        "far": points.mean(axis=0) + distance * directions,
+    }
+    found: dict[str, list[Any]] = {name: [] for name in places}
+    for seed in range(10):
+        sketch = DensitySketch(kernel=kernel, rows=rows, unit=dps.per_record(), seed=100 + seed)
+        sketch.update(points)
+        with seeded_noise_for_tests_only(seed):
+            private = sketch.release(**budget)
+        for name, where in places.items():
+            found[name].append(private.estimate(where, **how))
+    result = {}
+    for name, where in places.items():
+        truth = kernel.similarity(where, points).sum(axis=1)
+        value, low, high = (np.array([getattr(one, side) for one in found[name]]) for side in ("value", "low", "high"))
+        inside = np.mean((low <= truth) & (truth <= high))
+        half = np.mean(((value + low) / 2 <= truth) & (truth <= (value + high) / 2))
+        result[name] = float(inside), float(half), float(value.mean() / truth.mean())
+    return result
 
 
-@pytest.mark.full
-def test_digits_without_noise_are_better() -> None:
-    assert digits_accuracy(range(10), epsilon=1e5) > 0.9
+@pytest.mark.parametrize("estimator", ["mean", "median_of_means"])
+@pytest.mark.parametrize(
+    ("kernel", "points", "rows", "budget"),
+    [
+        (INDEPENDENT, spread_out, 300, GAUSSIAN),
+        (kernels.Manhattan(2, 3.0), crowded, 300, PURE),
+        (kernels.Angular(2, 3), spread_out, 64, GAUSSIAN),
+        pytest.param(kernels.Euclidean(1, 1.5), crowded, 300, PURE, marks=pytest.mark.full),
+        pytest.param(kernels.Euclidean(6, 4.0), spread_out, 64, GAUSSIAN, marks=pytest.mark.full),
+        pytest.param(kernels.Gaussian(2, 1.5), crowded, 64, GAUSSIAN, marks=pytest.mark.full),
+    ],
+    ids=lambda given: given.__name__ if callable(given) else "" if isinstance(given, dict) else str(given),
+)
+def test_intervals_cover_everywhere(
+    kernel: kernels.Kernel, points: Any, rows: int, budget: dict[str, float], estimator: str
+) -> None:
+    """With fresh seeds (three times twenty) none of 84 settings of 64 rows fell below 94% in any region; the lowest had
+    94.4%, the next 96.0%. Where directions are independent, intervals of half the width do not cover."""
+    found = covered(kernel, points(kernel.dim, 2000), rows, budget, 40, estimator=estimator)
+    assert min(inside for inside, _, _ in found.values()) >= 0.94
+    if rows == 300:
+        assert 0.85 < found["far"][2] < 1.15
+    if kernel is INDEPENDENT:
+        assert min(half for _, half, _ in found.values()) < 0.9
 
 
-def private_auc(private: PrivateDensity, points: np.ndarray, odd: np.ndarray) -> float:
-    scores = private.anomaly_score(points)
-    ranks = np.argsort(np.argsort(scores)) + 1
-    positive = odd.astype(bool)
-    return float(
-        (ranks[positive].sum() - positive.sum() * (positive.sum() + 1) / 2) / (positive.sum() * (~positive).sum())
-    )
+def test_groups_of_a_lattice_are_no_worse_than_others() -> None:
+    """1,000 rows near a crowd: a median over every 23rd row of the lattice read 9% too much and covered 81%."""
+    kernel = kernels.Manhattan(2, 3.0)
+    found = covered(kernel, crowded(2, 2000), 1000, GAUSSIAN, 30, estimator="median_of_means")
+    assert min(inside for inside, _, _ in found.values()) >= 0.94
+    assert abs(found["near"][2] - 1) < 0.02
 
 
-def test_anomalies_of_real_data(real_data, seeded: None) -> None:
-    """Shuttle (UCI): the density of all records, at ε = 1, ranks the anomalies first."""
-    data = np.load(real_data / "kde" / "32_shuttle.npz")
-    sketch = DensitySketch(
-        kernel=kernels.Manhattan(9, 75.0, power=3), rows=200, unit=dps.per_record(), bounds=(-150, 150)
-    )
-    points = data["X"].astype(float)
+@pytest.mark.parametrize("seed", [28, 75, 131, 200])
+def test_near_a_tight_cluster_groups_of_rows_tell_more_than_neighbours(seed: int) -> None:
+    """Releases that were missed while a mean's spread was that of neighbouring rows alone; of two thousand, 93.5% were
+    covered. Each is covered with probability 0.95, and the seeds are fixed."""
+    kernel = kernels.Euclidean(dim=2, bandwidth=1.0)
+    points = np.random.default_rng(0).normal(-3, 0.05, (2000, 2))
+    sketch = DensitySketch(kernel=kernel, rows=300, unit=dps.per_record(), seed=seed, bounds=[(-10, 10)] * 2)
     sketch.update(points)
-    private = sketch.release(epsilon=1.0, delta=1e-6)
-    assert private_auc(private, np.clip(points[:20_000], -150, 150), data["y"][:20_000]) > 0.97
+    with seeded_noise_for_tests_only(seed):
+        found = sketch.release(**GAUSSIAN).estimate(points[:1])
+    assert found.low[0] <= kernel.similarity(points[:1], points).sum() <= found.high[0]
+
+
+MAPS: dict[str, dict[str, Any]] = {
+    "series": {"kernel": kernels.Gaussian(2, 2.0), "bounds": (-12, 12)},
+    "nystrom": {
+        "kernel": kernels.Gaussian(2, 2.0),
+        "landmarks": np.random.default_rng(2).uniform(-12, 12, size=(150, 2)),
+    },
+    "linear": {"kernel": kernels.Linear(2)},
+    "signs": {"kernel": kernels.Angular(2, 1), "rows": 64, "features": "signs"},
+}
+
+
+@pytest.mark.parametrize("budget", [GAUSSIAN, PURE], ids=["gaussian", "pure"])
+@pytest.mark.parametrize("features", MAPS)
+def test_features_cover_by_their_noise(features: str, budget: dict[str, float]) -> None:
+    """150 releases, three places far apart: at least 0.867 of 95% intervals hold the truth.
+
+    A place's cover is binomial: fewer than 130 of 150 have a chance of 2e-5 for each place. Intervals of half the width
+    hold less than that, but for landmarks and signs, whose bounds are wide.
+    """
+    arguments, points = MAPS[features], spread_out(2, 1500).clip(-12, 12)
+    places = np.array([[0.0, 0.5], [6.0, -6.0], [-5.0, 4.0]])
+    truth = arguments["kernel"].similarity(places, points).sum(axis=1)
+    sketch = DensitySketch(unit=dps.per_record(), **arguments)
+    sketch.update(points)
+    inside, half = np.zeros(3), np.zeros(3)
+    with seeded_noise_for_tests_only(4):
+        for _ in range(150):
+            found = sketch.release(**budget).estimate(places)
+            inside += (found.low <= truth) & (truth <= found.high)
+            half += ((found.value + found.low) / 2 <= truth) & (truth <= (found.value + found.high) / 2)
+    assert inside.min() >= 130
+    if features in ("series", "linear"):
+        assert half.max() < 130

@@ -19,19 +19,10 @@ pytestmark = pytest.mark.statistical
 
 # Relative root mean square errors at 50 coordinates.
 TABLE: dict[tuple[ScaleEstimator, float], float] = {
-    ("mle", 0.25): 0.154,
-    ("mle", 0.5): 0.174,
-    ("mle", 0.75): 0.190,
-    ("mle", 1.0): 0.203,
-    ("geometric", 0.25): 0.189,
-    ("geometric", 0.5): 0.197,
-    ("geometric", 0.75): 0.210,
-    ("geometric", 1.0): 0.225,
-    ("median", 0.25): 0.219,
-    ("median", 0.5): 0.222,
-    ("median", 0.75): 0.226,
-    ("median", 1.0): 0.231,
-}
+    ("mle", 0.25): 0.154, ("mle", 0.5): 0.174, ("mle", 1.0): 0.203,
+    ("geometric", 0.25): 0.189, ("geometric", 0.5): 0.197, ("geometric", 1.0): 0.225,
+    ("median", 0.25): 0.219, ("median", 0.5): 0.222, ("median", 1.0): 0.231,
+}  # fmt: skip
 
 
 def draws(p: float, count: int, key: int) -> np.ndarray:
@@ -49,13 +40,13 @@ def distance(sample: np.ndarray, p: float) -> float:
     return float(max(np.max(steps[1:] - expected), np.max(expected - steps[:-1])))
 
 
-@pytest.mark.parametrize("p", [0.1, 0.37, 0.5, 0.8, 1.0])
+@pytest.mark.parametrize("p", [0.1, 0.5, 1.0])
 def test_variates_have_the_stable_law(p: float) -> None:
-    """400,000 variates; Kolmogorov's distance passes √(ln(2/1e-9)/2n) with a probability of at most 1e-9 (Massart).
+    """200,000 variates; Kolmogorov's distance passes √(ln(2/1e-9)/2n) with a probability of at most 1e-9 (Massart).
 
     Twin: a scale that is wrong by 5% is rejected. Signs are fair to 6 standard errors.
     """
-    n = 400_000
+    n = 200_000
     x = draws(p, n, 11)
     limit = math.sqrt(math.log(2e9) / (2 * n))
     t = p * np.log(np.abs(x))
@@ -75,39 +66,30 @@ def test_a_sum_of_keys_is_stable_with_their_moment_as_scale() -> None:
     assert distance(t - math.log(6.3), p) > limit
 
 
-def test_rows_and_keys_are_uncorrelated() -> None:
-    """Signs of neighbouring rows and keys agree half the time, to 6 standard errors (2e-9 each, 6 comparisons)."""
-    n = 40_000
-    one, two = (np.sign(draws(0.5, n, key)) for key in (1, 2))
-    for a, b in ((one[1:], one[:-1]), (one[4:], one[:-4]), (one[: n // 4], one[n // 4 : n // 2]), (one, two)):
-        assert abs(np.mean(a * b)) < 6 / math.sqrt(len(a))
-
-
-@pytest.mark.parametrize("p", [0.25, 0.5, 0.75, 1.0])
+@pytest.mark.parametrize("p", [0.25, 1.0, pytest.param(0.5, marks=pytest.mark.full)])
 def test_estimators_have_their_error_bias_and_coverage(p: float) -> None:
-    """25,000 sketches of 50 coordinates.
+    """6,000 sketches of 50 coordinates.
 
-    The relative error of a root mean square is 0.6% here, so 3.6% from the table is 6 of them: with the table itself
-    good to half a percent, a false alarm has a probability near 1e-8. Twin: for each, the scale off by 15% is
-    rejected. The median is corrected for its bias of 1.3/size, which the table's is not, and so lies up to 5% below it.
+    The relative error of a root mean square is 1.1% here, so 6% from the table are five of them: a false alarm has a
+    probability near 1e-6. Twin: for each, the scale off by 15% is rejected. The median is corrected for its bias of
+    1.3/size, which the table's is not, and so lies up to 5% below it.
     """
-    size, runs = 50, 25_000
+    size, runs = 50, 6_000
     sums = draws(p, runs * size, 5).reshape(runs, size)
     for estimator in ESTIMATORS:
         if estimator == "harmonic" and p >= 0.5:
             continue
-        every = runs if estimator == "mle" else 12_000
-        found = np.array([estimate_scale(row, p, estimator) for row in sums[:every]])
+        found = np.array([estimate_scale(row, p, estimator) for row in sums])
         error = math.sqrt(float(np.mean((found - 1) ** 2)))
-        assert abs(float(found.mean()) - 1) < 6 * error / math.sqrt(every) + 0.002
+        assert abs(float(found.mean()) - 1) < 6 * error / math.sqrt(runs) + 0.002
         if (estimator, p) in TABLE:
             published = TABLE[estimator, p]
-            assert (0.94 if estimator == "median" else 0.97) * published < error < 1.03 * published
-            assert math.sqrt(float(np.mean((1.15 * found - 1) ** 2))) > 1.03 * published
-        assert error == pytest.approx(math.sqrt(pivot_variance(p, size, estimator)), rel=0.08)
+            assert (0.92 if estimator == "median" else 0.94) * published < error < 1.06 * published
+            assert math.sqrt(float(np.mean((1.15 * found - 1) ** 2))) > 1.06 * published
+        assert error == pytest.approx(math.sqrt(pivot_variance(p, size, estimator)), rel=0.1)
         low, high = pivot_interval(p, size, estimator, 0.95)
         covered = float(np.mean((found * low <= 1) & (found * high >= 1)))
-        assert abs(covered - 0.95) < 6 * math.sqrt(0.05 * 0.95 / every) + 0.004
+        assert abs(covered - 0.95) < 6 * math.sqrt(0.05 * 0.95 / runs) + 0.004
 
 
 def zipf_stream() -> tuple[np.ndarray, np.ndarray]:
@@ -132,18 +114,14 @@ def errors(runs: int, seed: int) -> np.ndarray:
     return np.array(found)
 
 
-def test_a_stream_from_end_to_end() -> None:
-    """16 releases: the root mean square error in predicted ones passes 2.1 with a probability below 1e-8 (χ²₁₆ > 70).
+@pytest.mark.parametrize("runs", [16, pytest.param(900, marks=pytest.mark.full)])
+def test_a_stream_from_end_to_end(runs: int) -> None:
+    """The root mean square error in predicted ones: of 900 releases it has a standard error of 2.4%, so that 15% are 6.
 
-    The mean passes 1.5 with one of 2e-9.
+    That of 16 passes 2.1 with a probability below 1e-8 (χ²₁₆ > 70), and their mean 1.5 with one of 2e-9.
     """
-    found = errors(16, 7)
-    assert math.sqrt(float(np.mean(found**2))) < 2.1
+    found = errors(runs, 7)
+    assert math.sqrt(float(np.mean(found**2))) < (2.1 if runs == 16 else 1.15)
     assert abs(float(np.mean(found))) < 1.5
-
-
-@pytest.mark.full
-def test_a_stream_from_end_to_end_within_15_percent() -> None:
-    """900 releases: the root mean square has a standard error of 2.4%, so 1.15 is 6 of them away, and so is 0.86."""
-    found = errors(900, 8)
-    assert 0.86 < math.sqrt(float(np.mean(found**2))) < 1.15
+    if runs == 900:
+        assert math.sqrt(float(np.mean(found**2))) > 0.86

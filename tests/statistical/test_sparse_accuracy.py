@@ -1,98 +1,30 @@
-"""How accurate a sparse histogram is: the paper's headline, MATH's figures, the intervals' coverage.
+"""How accurate a sparse histogram is, and its threshold's sampler against brute force on small and endless domains.
 
-Every test states its false-positive rate. Noise is seeded, so a pass is a pass for ever.
+Every test states its false-positive rate. Noise is seeded, so a pass is a pass for ever. The paper's own figures are
+those of its reproduction.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
+from unittest import mock
 
+import mpmath
 import numpy as np
 import pytest
+from scipy.stats import binom, chi2_contingency, chisquare
 
 import dpsketch as dps
-from benchmarks import sparse_errors as compare
 from dpsketch._compiled import sparse as kernels
-from dpsketch.core.move import Move, Table
-from dpsketch.laws.sparse import SCALE_BITS, Projection, SparseLaw, flip_odds
+from dpsketch.core.move import Distance
+from dpsketch.laws import sparse as module
+from dpsketch.laws.sparse import SCALE_BITS, Projection, Survival, draw_binomial
+from dpsketch.noise import DiscreteLaplace
 from dpsketch.privacy import Budget
 from dpsketch.sketches.sparse import SparseHistogram
-from dpsketch.sketches.sparse.estimators import Reader
+from dpsketch.sketches.sparse.estimators import false_rate, pure
 
 ALPHA = 3
-
-
-def simulated(queries: int, top: float, collisions: float, seed: int, alpha: int = ALPHA, estimator: str = "walk"):
-    """Errors of simulated queries at ε' = ε = 1, as the paper simulates them: one key's bits at a time, x real."""
-    rng = np.random.default_rng(seed)
-    columns = math.ceil(top / alpha)
-    numerator, bits = flip_odds(alpha)
-    errors = []
-    flip = numerator / 2**bits
-    projection = Projection(alpha, (1 << SCALE_BITS) // alpha, int(top), 64, 1)
-    law = SparseLaw(Table("entries", (2**32,), Move.each(1, 1)), "add_remove", projection, None)
-    reader = Reader.for_shares(law, np.full(columns, flip + collisions * (1 - 2 * flip)))
-    for start in range(0, queries, 1 << 14):
-        n = min(1 << 14, queries - start)
-        values = rng.uniform(0, top, n)
-        scaled = values / alpha
-        ones = np.floor(scaled) + (rng.random(n) < scaled - np.floor(scaled))
-        words = -(-n // 64)
-        table = np.packbits(np.arange(columns)[:, None] < np.pad(ones, (0, 64 * words - n)), axis=1, bitorder="little")
-        table = table.view(np.uint64)
-        others = np.zeros_like(table)
-        kernels.flip(others.reshape(-1), round(collisions * 2**14), rng.integers(0, 2**64, (table.size, 14), np.uint64))
-        table |= others
-        kernels.flip(table.reshape(-1), numerator, rng.integers(0, 2**64, (table.size, bits), np.uint64))
-        read = np.unpackbits(table.view(np.uint8), axis=1, count=n, bitorder="little")
-        if estimator == "walk":
-            found = kernels.walk(read) * alpha
-        else:
-            found = reader.posterior(read, np.full(n, -1.0), 0.05)[:, ["mean", "median"].index(estimator)]
-        errors.append(found - values)
-    return np.concatenate(errors)
-
-
-def headline(errors: np.ndarray) -> tuple[float, float, float]:
-    return float(np.abs(errors).mean()), float(errors.std()), float(np.quantile(np.abs(errors), 0.9))
-
-
-def check_headline(queries: int) -> None:
-    """Mean absolute error 6.4, standard deviation 11 (10.7), 90th percentile 15.78; collisions .01 bring it below 5."""
-    mean, deviation, percentile = headline(simulated(queries, 2000, 0.1, seed=1))
-    assert mean == pytest.approx(6.4, abs=0.08)
-    assert deviation == pytest.approx(10.7, abs=0.2)
-    assert percentile == pytest.approx(15.78, abs=0.25)
-    mean, _, _ = headline(simulated(queries // 2, 2000, 0.01, seed=2))
-    assert 4.6 < mean < 4.9
-    # Other flips, or another collision rate, are noticed.
-    for wrong in (simulated(queries // 8, 2000, 0.15, seed=3), simulated(queries // 8, 2000, 0.1, seed=4, alpha=1)):
-        assert abs(headline(wrong)[0] - 6.4) > 0.5
-
-
-def test_the_papers_headline() -> None:
-    """With 400,000 queries the standard errors are .014, .03 and .04: false alarms below 1e-5, most of it at the
-    percentile, and none at all with this seed."""
-    check_headline(400_000)
-
-
-@pytest.mark.full
-def test_the_papers_headline_with_a_million_queries() -> None:
-    """Standard errors .009, .02 and .03: false alarms below 1e-10."""
-    check_headline(1_000_000)
-
-
-def test_the_posterior_mean_beats_the_walk() -> None:
-    """Bias 2.3 → 0, deviation 10.8 → 9.2 for the mean; mean absolute error 6.4 → 6.1, and 5.8 for the median. All
-    within 6 standard errors of 60,000 queries (false alarms below 1e-8), and each step larger than that."""
-    walk, mean, median = (simulated(60_000, 1000, 0.1, 5, estimator=name) for name in ("walk", "mean", "median"))
-    assert walk.mean() == pytest.approx(2.3, abs=0.25)
-    assert abs(mean.mean()) < 0.25
-    assert mean.std() == pytest.approx(9.2, abs=0.3)
-    assert [np.abs(errors).mean() for errors in (walk, mean, median)] == pytest.approx([6.36, 6.07, 5.8], abs=0.13)
-    assert mean.std() < walk.std() - 1
-    assert np.abs(median).mean() < np.abs(walk).mean() - 0.4
 
 
 def test_a_real_table_in_the_published_mode(seeded: None) -> None:
@@ -137,44 +69,11 @@ def test_values_up_to_a_hundred_are_read_to_three(seeded: None) -> None:
     assert np.abs(histogram.release(epsilon=0.5, delta=0).estimate(keys).value - values).mean() > 5
 
 
-# MATH, section 2: mean absolute error by true value 0, 10, 30, 60, 300 with the walk, α = 3 and collisions .1.
-COMPOSITE = {0.5: (6.5, 6.8, 6.7, 1.9, 1.9), 0.25: (4.5, 5.2, 5.6, 5.4, 3.9)}
-
-
-def test_the_composites_table(seeded: None) -> None:
-    """Within 10% of MATH: seven standard errors or more for 16,000 keys a value (false alarms below 1e-10). The default
-    is no worse anywhere, and a threshold alone loses the value 10."""
-    lines = list(compare.by_value(16_000))
-    for line, expected in zip(lines[:2], COMPOSITE.values(), strict=True):
-        assert line.errors == pytest.approx(expected, rel=0.1)
-    default, median, alone = lines[2:5]
-    assert np.all(np.array(default.errors) <= 1.05 * np.array(COMPOSITE[0.25]))
-    assert np.all(np.array(median.errors) <= 1.05 * np.array(COMPOSITE[0.25]))
-    assert alone.errors == pytest.approx((0, 10, 0.85, 0.85, 0.85), abs=0.08)
-
-
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("domain", [2**32, 2**64])
-def test_intervals_cover_every_value(delta: float, domain: int, seeded: None) -> None:
-    """Coverage of 95% intervals is at least .93 for absent, small, middling, cut-off and large values alike: 2,000
-    keys each, so six standard errors below .96 (false alarms below 1e-8); intervals half as wide fail."""
-    histogram = SparseHistogram(unit=dps.per_record(), domain=domain)
-    cutoff = histogram.spec.laws(Budget(1, delta))[0].survival.cutoff
-    truth = np.repeat([0, 1, 4, 12, 30, cutoff - 12, cutoff - 3, cutoff, cutoff + 6, cutoff + 20, 1000], 2000)
-    keys = np.arange(len(truth)) * 7919
-    histogram.update(keys, counts=truth)
-    found = histogram.release(epsilon=1, delta=delta).estimate(keys)
-    covered = (found.low <= truth) & (truth <= found.high)
-    assert covered.reshape(-1, 2000).mean(axis=1).min() >= 0.93
-    near = np.abs(found.value - truth) <= (found.high - found.low) / 4
-    assert near.mean() < 0.9
-
-
 def all_survivors_covered(delta: float, expected_keys: int, largest: int, shrink: float = 1.0) -> float:
-    """In which share of 60 releases of 20,000 keys, most of them below the cutoff, all survivors' intervals hold."""
-    keys = np.arange(20_000) * 7
+    """In which share of 40 releases of 10,000 keys, most of them below the cutoff, all survivors' intervals hold."""
+    keys = np.arange(10_000) * 7
     held = 0
-    for seed in range(60):
+    for seed in range(40):
         values = np.random.default_rng(seed).integers(1, largest + 1, len(keys))
         histogram = SparseHistogram(unit=dps.per_record(), domain=2**20, expected_keys=expected_keys)
         histogram.update(keys, counts=values)
@@ -183,7 +82,7 @@ def all_survivors_covered(delta: float, expected_keys: int, largest: int, shrink
         truth = np.where(there, values[np.searchsorted(keys, found.key).clip(max=len(keys) - 1)], 0)
         centre, half = (found.low + found.high) / 2, shrink * (found.high - found.low) / 2
         held += bool(np.all(np.abs(truth - centre) <= half + 1e-9))
-    return held / 60
+    return held / 40
 
 
 @pytest.mark.parametrize("delta", [0, 1e-6])
@@ -191,71 +90,114 @@ def all_survivors_covered(delta: float, expected_keys: int, largest: int, shrink
 def test_all_survivors_are_covered_however_many_keys_were_expected(
     delta: float, expected_keys: int, largest: int, seeded: None
 ) -> None:
-    """Survivors were selected by their noise, from a number of keys that nobody knows. Below 80% of 60 releases
-    with probability 2e-5 each, where 95% is what is stated; and the seeds are fixed."""
-    assert all_survivors_covered(delta, expected_keys, largest) >= 0.8
+    """Survivors were selected by their noise, from a number of keys that nobody knows. Below 75% of 40 releases
+    with probability 1e-5 each, where 95% is what is stated; and the seeds are fixed."""
+    assert all_survivors_covered(delta, expected_keys, largest) >= 0.75
 
 
-def test_narrower_intervals_of_survivors_are_noticed(seeded: None) -> None:
-    """The twin: intervals of 0.6 of their width do not hold for all survivors."""
-    assert all_survivors_covered(1e-6, 20_000, 40, shrink=0.6) < 0.8
+# The sampler of a threshold.
+
+DOMAIN = 60
+PRESENT = np.array([3, 10, 41], np.uint64)
+UNITS = np.array([1, 4, 9])
+RECORD = Distance(1, 1, 1, 1)
+RUNS = 1000
 
 
-def test_predicted_errors_are_those_found(seeded: None) -> None:
-    """Preview's standard deviation against that of 4,000 keys in the middle of the range, within 12% (six standard
-    errors)."""
-    histogram = SparseHistogram(unit=dps.per_record(), domain=2**32, expected_keys=4000)
-    middle = histogram.spec.laws(Budget(1, 0))[0].survival.cutoff // 2
-    histogram.update(np.arange(4000), counts=np.full(4000, middle))
-    errors = histogram.release(epsilon=1, delta=0).estimate(np.arange(4000)).value - middle
-    # Nobody reaches the later columns, so collisions lie between none and those expected.
-    preview = histogram.spec.preview(epsilon=1, delta=0)
-    found = float(np.sqrt(np.mean(errors**2)))
-    assert 0.88 * preview.noise_scale <= found <= 1.12 * preview.predicted_error
-    assert not 0.88 * preview.noise_scale <= 1.5 * found <= 1.12 * preview.predicted_error
+def histogram(domain: int, positions: np.ndarray, units: np.ndarray) -> dps.SparseHistogram:
+    built = dps.SparseHistogram(unit=dps.per_record(), domain=domain, expected_keys=1, key_type="int", collisions=0.5)
+    built.update(positions, counts=units)
+    return built
 
 
-def test_crowded_tables_degrade_gently_and_say_so(seeded: None) -> None:
-    """Ten times the expected keys: estimates lose accuracy but not their intervals' coverage (.93, six standard
-    errors), and the facts tell."""
-    keys, values, histogram = small_values(expected_keys=1000)
-    private = histogram.release(epsilon=1, delta=0)
-    found = private.estimate(keys)
-    assert np.abs(found.value - values).mean() < 12
-    assert np.mean((found.low <= values) & (values <= found.high)) >= 0.93
-    assert "larger expected_keys" in private.facts()["keys"]
+def rule_at(epsilon: float) -> Survival:
+    (law,) = histogram(DOMAIN, PRESENT, UNITS).spec.laws(Budget(epsilon, 0))
+    assert law.survival is not None
+    return law.survival
 
 
-def test_weights_and_users_scale_as_stated(seeded: None) -> None:
-    """The error grows with max_weight and max_keys in proportion (15%, six standard errors of 3,000 keys)."""
-    errors = {}
-    for name, unit in (("one", dps.per_record()), ("weight", dps.per_record(max_weight=4)), ("user", dps.per_user(4))):
-        histogram = SparseHistogram(unit=unit, domain=2**32, max_value=200 * max(1, unit.max_weight, unit.max_keys))
-        keys = np.arange(3000)
-        if unit.level == "record":
-            histogram.update(keys, counts=np.full(3000, 100))
-        else:
-            # 100 users for each group of 4 keys.
-            users = np.repeat(np.arange(75_000), 4)
-            histogram.update(np.tile(keys.reshape(-1, 4), (1, 100)).reshape(-1), users=users)
-        errors[name] = float(np.abs(histogram.release(epsilon=1, delta=0).estimate(keys).value - 100).mean())
-    assert errors["weight"] == pytest.approx(4 * errors["one"], rel=0.15)
-    # g⁻¹(ε/4)·4 is 1.136 against g⁻¹(ε) = 1.718: four keys cost more than four times one.
-    assert errors["user"] == pytest.approx(4 * errors["one"] * 1.718 / 1.136, rel=0.15)
+def brute_force(rule: Survival, runs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Noise for every entry of the domain, run by run: how often each position survives, and each number of them."""
+    truth = np.zeros(DOMAIN, np.int64)
+    truth[PRESENT.astype(int)] = UNITS
+    noisy = truth + rule.noise.sample(DOMAIN * runs).reshape(runs, DOMAIN)
+    kept = noisy >= rule.cutoff
+    return kept.sum(axis=0), np.bincount(kept.sum(axis=1), minlength=20)
 
 
-def test_columns_shares_tell_how_many_keys_are_how_large(seeded: None) -> None:
-    """Of 10,000 keys uniform in 1 … 100 about half have 50 or more: ± 6 standard errors of a column's share."""
-    _, values, histogram = small_values()
-    sizes, keys = histogram.release(epsilon=1, delta=0).sizes()
-    for size in (10, 50, 90):
-        found = float(np.interp(size, sizes, keys))
-        assert found == pytest.approx(np.sum(values >= size), abs=6 * 2 * math.sqrt(0.1875 * histogram.spec.rows))
+def released(epsilon: float, runs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    built, cutoff = histogram(DOMAIN, PRESENT, UNITS), rule_at(epsilon).cutoff
+    places, numbers, excesses = np.zeros(DOMAIN, np.int64), np.zeros(20, np.int64), []
+    for _ in range(runs):
+        found = built.release(epsilon=epsilon, delta=0).kept
+        assert np.all(np.diff(found.positions.astype(np.int64)) > 0)
+        places[found.positions.astype(int)] += 1
+        numbers[len(found.positions)] += 1
+        excesses.append(found.values[~np.isin(found.positions, PRESENT)] - cutoff)
+    return places, numbers, np.concatenate(excesses)
 
 
-def test_every_line_of_the_comparison_with_countsketch(seeded: None) -> None:
-    """In little space and among heavy keys the sparse histogram is more than five times as accurate."""
-    lines = list(itertools.islice(compare.by_space(300), 9))
-    sparse_line, three, seven = lines[6:9]
-    assert sparse_line.bits < 200
-    assert 5 * max(sparse_line.errors) < min(min(three.errors), min(seven.errors))
+def two_sample(a: np.ndarray, b: np.ndarray) -> float:
+    """The p-value of χ² that two counts of outcomes come from one law, rare outcomes pooled."""
+    common = a + b >= 20
+    pooled = np.array([[*line[common], line[~common].sum()] for line in (a, b)])
+    return float(chi2_contingency(pooled[:, pooled.sum(axis=0) > 0]).pvalue)
+
+
+def goodness(counts: np.ndarray, law: np.ndarray) -> float:
+    common = law * counts.sum() >= 5
+    seen = np.array([*counts[common], counts[~common].sum()])
+    expected = np.array([*law[common], 1 - law[common].sum()]) * counts.sum()
+    return float(chisquare(seen[expected > 0], expected[expected > 0]).pvalue)
+
+
+def test_survivors_equal_brute_force(seeded: None) -> None:
+    """Survivors by position and by number, and how far zeros pass the cutoff: each rejects at 1e-9. A budget that is a
+    little off is rejected."""
+    rule = rule_at(2.0)
+    assert (rule.noise, rule.cutoff) == (DiscreteLaplace(0.5, 1), 8)
+    places, numbers, excesses = released(2.0, RUNS)
+    brute_places, brute_numbers = brute_force(rule, RUNS)
+    assert two_sample(places, brute_places) > 1e-9
+    assert two_sample(numbers, brute_numbers) > 1e-9
+    ratio = math.exp(-0.5)
+    law = (1 - ratio) * ratio ** np.arange(40)
+    assert goodness(np.bincount(excesses, minlength=40)[:40], law) > 1e-9
+    zeros = np.setdiff1d(np.arange(DOMAIN), PRESENT.astype(int))
+    assert goodness(places[zeros], np.full(len(zeros), 1 / len(zeros))) > 1e-9
+
+    _, off_numbers, _ = released(3.0, RUNS)
+    assert two_sample(off_numbers, brute_numbers) < 1e-9
+
+
+@pytest.mark.parametrize("bits", [2, 64])
+def test_about_one_zero_of_any_domain_survives(bits: int, seeded: None) -> None:
+    """The number of false survivors is binomial, practically Poisson with mean d·a^τ/(1+a): χ² rejects at 1e-9, and
+    rejects two fifths more."""
+    domain = 2**bits
+    rule = pure(0.25, RECORD, domain)
+    mean = domain * false_rate(rule)
+    assert 0.7 < mean <= 1
+    counts = np.bincount([draw_binomial(rule.noise, rule.cutoff, domain) for _ in range(1000)], minlength=25)
+    points = np.arange(25)
+    assert goodness(counts, binom.pmf(points, float(domain), false_rate(rule))) > 1e-9
+    assert goodness(counts, binom.pmf(points, float(domain), min(1.0, 1.4 * false_rate(rule)))) < 1e-9
+
+
+def test_undecided_bits_are_followed_by_more() -> None:
+    """A word that lies on the border between two counts is not decided by rounding: more bits are drawn."""
+    rule = pure(0.25, RECORD, 2**64)
+    with mpmath.mp.workdps(80):
+        ratio = mpmath.exp(mpmath.mpf("-0.25"))
+        survives = ratio**rule.cutoff / (1 + ratio)
+        none = mpmath.exp(2**64 * mpmath.log(1 - survives))
+        border = int(mpmath.floor(none * 2**64))
+        rest = int(mpmath.floor((none * 2**64 - border) * 2**64))
+    for second, count in ((rest - 2**40, 0), (rest + 2**40, 1)):
+        words = iter([border, second])
+        with mock.patch.object(module, "random_words", lambda n, words=words: np.array([next(words)], np.uint64)):
+            assert draw_binomial(rule.noise, rule.cutoff, 2**64) == count
+        assert next(words, None) is None
+    for first, count in ((border - 1, 0), (border + 1, 1), (0, 0)):
+        with mock.patch.object(module, "random_words", lambda n, first=first: np.array([first], np.uint64)):
+            assert draw_binomial(rule.noise, rule.cutoff, 2**64) == count

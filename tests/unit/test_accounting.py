@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import subprocess
-import sys
 
 import mpmath
 import pytest
@@ -22,7 +20,6 @@ from dpsketch.privacy import (
     MomentCost,
     PureCost,
     ZcdpCost,
-    best_guess,
 )
 from oracles.deltas import composed_delta
 
@@ -44,30 +41,6 @@ def test_gaussian_mu_is_the_largest_double_that_keeps_the_promise(epsilon: float
     assert oracle_delta(epsilon, mu) <= delta < oracle_delta(epsilon, math.nextafter(mu, math.inf))
 
 
-@given(
-    st.floats(0, 1e3),
-    st.floats(-690, -1e-3).map(math.exp),
-)
-@settings(deadline=None, max_examples=40)
-def test_calibration_never_returns_less_privacy_than_asked(epsilon: float, delta: float) -> None:
-    mu = accounting.gaussian_mu(epsilon, delta)
-    assert oracle_delta(epsilon, mu) <= delta
-    assert accounting.gaussian_delta(epsilon, mu) <= delta
-    assert accounting.gaussian_epsilon(mu, delta) <= epsilon
-    assert compose([GaussianCost(mu)], delta=delta) <= epsilon
-
-
-@pytest.mark.parametrize(("epsilon", "sigma"), [(0.1, 36.30), (1.0, 4.2247), (4.0, 1.1935)])
-def test_gaussian_mu_against_published_values(epsilon: float, sigma: float) -> None:
-    assert 1 / accounting.gaussian_mu(epsilon, 1e-6) == pytest.approx(sigma, rel=2e-4)
-
-
-def test_the_classical_formula_would_fail_at_large_epsilon() -> None:
-    sigma = math.sqrt(2 * math.log(1.25e6)) / 10
-    assert accounting.gaussian_delta(10.0, 1 / sigma) == pytest.approx(1.9e-6, rel=0.05)
-    assert accounting.gaussian_mu(10.0, 1e-6) < 1 / sigma
-
-
 @pytest.mark.parametrize("mu", [1e-300, 1e-8, 0.01, 0.3, 1.0, 7.0, 100.0])
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, 1e-6, 0.3])
 def test_gaussian_epsilon_is_the_smallest_double_that_holds(mu: float, delta: float) -> None:
@@ -76,32 +49,12 @@ def test_gaussian_epsilon_is_the_smallest_double_that_holds(mu: float, delta: fl
     assert epsilon == 0 or oracle_delta(math.nextafter(epsilon, 0), mu) > delta
 
 
-@pytest.mark.parametrize(("epsilon", "mu"), [(0.0, 0.5), (1.0, 0.2), (3.0, 1.0), (50.0, 2.0), (1e-9, 1e-9)])
-def test_gaussian_delta_is_rounded_up_and_by_no_more_than_a_unit(epsilon: float, mu: float) -> None:
-    delta = accounting.gaussian_delta(epsilon, mu)
-    assert math.nextafter(delta, 0) < oracle_delta(epsilon, mu) <= delta
-
-
-def test_gaussian_limits() -> None:
-    assert accounting.gaussian_delta(1.0, 0.0) == 0
-    assert accounting.gaussian_delta(1.0, math.inf) == 1
-    assert accounting.gaussian_epsilon(0.0, 0.0) == 0
-    assert accounting.gaussian_epsilon(0.1, 0.0) == math.inf
-    assert accounting.gaussian_epsilon(0.1, 1.0) == 0
-
-
 @given(st.floats(1e-300, 1e300))
 @settings(deadline=None)
 def test_zcdp_mu_is_rounded_down(rho: float) -> None:
     mu = accounting.zcdp_mu(rho)
     with mpmath.workprec(300):
         assert mpmath.mpf(mu) ** 2 / 2 <= rho < mpmath.mpf(math.nextafter(mu, math.inf)) ** 2 / 2
-
-
-@pytest.mark.parametrize("bad", [(-1.0, 1e-6), (math.nan, 1e-6), (1e7, 1e-6), (1.0, 0.0), (1.0, 1.0), (1.0, math.nan)])
-def test_gaussian_mu_refuses(bad: tuple[float, float]) -> None:
-    with pytest.raises(InvalidInput):
-        accounting.gaussian_mu(*bad)
 
 
 COSTS: list[Cost] = [
@@ -151,12 +104,6 @@ def test_pure_costs_add_at_delta_zero_and_cost_less_above() -> None:
     assert compose([PureCost(0.1)] * 100, delta=1e-6) < 5 < 10 == compose([PureCost(0.1)] * 100, delta=0)
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-300, 1e-30, 1e-6, 0.1])
-def test_pure_costs_never_cost_more_than_their_sum(delta: float) -> None:
-    for costs in ([PureCost(1.0)], [PureCost(3.0)] * 3, [PureCost(0.1), PureCost(2.0)], [PureCost(40.0)]):
-        assert compose(costs, delta=delta) <= math.fsum(cost.epsilon for cost in costs)
-
-
 def test_mixtures_at_delta_zero_have_no_epsilon() -> None:
     assert compose([PureCost(1.0), GaussianCost(0.1)], delta=0) == math.inf
     assert compose([ApproximateCost(1.0, 1e-9)], delta=0) == math.inf
@@ -199,18 +146,6 @@ def test_costs_out_of_range_are_refused(cost: Cost) -> None:
         compose([cost], delta=1e-6)
 
 
-@pytest.mark.parametrize("number", [math.nan, True, 1j, "1", None, 10**400], ids=lambda number: str(number)[:4])
-def test_costs_that_are_no_numbers_are_never_made(number: object) -> None:
-    for make in (PureCost, GaussianCost, ZcdpCost, lambda value: ApproximateCost(1.0, value)):
-        with pytest.raises(InvalidInput, match="must"):
-            make(number)
-
-
-def test_arguments_out_of_range_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="delta"):
-        compose([PureCost(1.0)], delta=1.0)
-
-
 def test_fits_holds_a_budget_to_its_last_digit() -> None:
     assert fits([PureCost(0.1)] * 10, epsilon=1.0, delta=0)
     assert fits([PureCost(0.1)] * 3, epsilon=0.3, delta=0)
@@ -225,13 +160,6 @@ def test_fits_holds_a_budget_to_its_last_digit() -> None:
     assert not fits([ApproximateCost(1e-9, 1e-9)], rho=100.0)
 
 
-@pytest.mark.parametrize("costs", [[PureCost(0.1)] * 60, [PureCost(0.3), GaussianCost(0.2)], [ZcdpCost(0.1)] * 2])
-def test_fits_agrees_with_compose(costs: list[Cost]) -> None:
-    epsilon = compose(costs, delta=1e-6)
-    assert fits(costs, epsilon=epsilon, delta=1e-6)
-    assert not fits(costs, epsilon=epsilon * (1 - 1e-6), delta=1e-6)
-
-
 def test_rho_of_every_kind() -> None:
     assert rho_of([GaussianCost(0.5)] * 2) == 0.25
     assert rho_of([ZcdpCost(0.25), ZcdpCost(0.5)]) == 0.75
@@ -239,28 +167,3 @@ def test_rho_of_every_kind() -> None:
     assert rho_of([PureCost(0.01)]) == pytest.approx(0.01**2 / 2, rel=1e-4)
     assert rho_of([MomentCost(1.0, 100, 1.01)]) == pytest.approx(100 * math.log(1.01) ** 2 / 2, rel=1e-4)
     assert rho_of([PureCost(1.0), ApproximateCost(0.1, 1e-9)]) is None
-
-
-def test_words_promise_no_more_than_the_numbers() -> None:
-    assert best_guess(0.0) == 0.5
-    assert best_guess(1.0, 0.01) == pytest.approx((math.e + 0.01) / (1 + math.e))
-    assert best_guess(math.inf) == 1
-    assert accounting.posterior(0.5, 1.0) == pytest.approx(best_guess(1.0))
-    assert accounting.posterior(0.0, 1.0) == 0
-    assert "at most 73.2%" in accounting.words(1.0, 1e-6)
-    assert "99.996" in accounting.words(10.0)
-    assert "100%" in accounting.words(math.inf)
-    assert "A belief of 1%" in accounting.words(1.0)
-    assert "A belief of 1%" not in accounting.words(1.0, 1e-6)
-    with pytest.raises(InvalidInput):
-        accounting.words(-1.0)
-
-
-def test_calibration_and_closed_forms_load_neither_dp_accounting_nor_a_database() -> None:
-    code = (
-        "import sys; from dpsketch import accounting; from dpsketch.privacy import *;"
-        "accounting.gaussian_mu(1.0, 1e-6); accounting.compose([PureCost(0.1)] * 9, delta=1e-6);"
-        "print([m for m in ('dp_accounting', 'scipy.stats') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 
 import dpsketch as dps
 from dpsketch import files
 from dpsketch._compiled import bounding as kernels
-from dpsketch.bounding import Bounded, CountedUsers, bound, point_fingerprints
+from dpsketch.bounding import Bounded, bound
 from dpsketch.core.move import sqrt_up
-from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, SpecMismatch
+from dpsketch.errors import CounterOverflow, InvalidInput
 from dpsketch.hashing import fingerprint, row_keys
-from dpsketch.sketches.countsketch import spec as counts
-from dpsketch.sketches.countsketch.spec import Clip
 from oracles import bounding as oracle
 from oracles import hashing as hashing_oracle
 from parts import bound_of
@@ -100,29 +93,6 @@ def clipped_table(
     return clipped, table
 
 
-def test_clipping_in_blocks_equals_oracle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More keys than a block, and one user with more than a block by itself."""
-    monkeypatch.setattr(counts, "_BLOCK", 30)
-    keys = np.random.default_rng(1).integers(0, 2**60, 99)
-    users = np.repeat([0, 1, 2, 3, 4], [3, 5, 50, 1, 40])
-    found, whole = sketch(max_keys=50, rows=3, width=8), sketch(max_keys=50, rows=3, width=8)
-    found.update(keys, users=users)
-    monkeypatch.undo()
-    whole.update(keys, users=users)
-    assert np.array_equal(content(found), content(whole))
-    assert found.clipped_users == whole.clipped_users
-
-
-@pytest.mark.parametrize("size", [0, 1, 5, 300])
-def test_sets_of_users_equals_oracle(size: int) -> None:
-    rng = np.random.default_rng(size)
-    for _ in range(50):
-        a, b = (np.unique(rng.integers(0, 400, rng.integers(0, size + 1))).astype(np.uint64) for _ in "ab")
-        union = np.empty(len(a) + len(b), np.uint64)
-        assert union[: kernels.unite(a, b, union)].tolist() == sorted({*a.tolist(), *b.tolist()})
-        assert kernels.share(a, b) == bool({*a.tolist()} & {*b.tolist()})
-
-
 def test_the_order_of_a_users_keys_is_published() -> None:
     """Vectors for other engines: the first three of the keys 0 to 9, and of "key 0" to "key 9"."""
     numbers, words = fingerprint(list(range(10))), fingerprint([f"key {i}" for i in range(10)])
@@ -133,24 +103,6 @@ def test_the_order_of_a_users_keys_is_published() -> None:
         (2**64 - 1, "ü", words, [5, 9, 8]),
     ):
         assert bound([user] * 10, keys, 1, max_keys=3, max_units=1, seed=seed).rows.tolist() == wanted
-
-
-@pytest.mark.parametrize("rows", [1, 3, 7])
-@pytest.mark.parametrize("width", [2, 500, 2**20])
-@pytest.mark.parametrize("max_keys", [1, 2, 30, 10**6])
-@pytest.mark.parametrize("max_units", [1, 100, 2**40])
-def test_the_clip_equals_oracle(rows: int, width: int, max_keys: int, max_units: int) -> None:
-    squared = Clip(rows, width, max_keys, max_units).squared
-    assert squared == oracle.clip_squared(rows, width, max_keys, max_units)
-    assert squared >= max_units**2 * rows
-    if max_keys == 1:
-        assert squared == max_units**2 * rows
-
-
-@pytest.mark.parametrize("n", [1, 2, 4, 5, 162, 10**6 + 1, 2**53 - 1, 2**53 + 1, 2**90 - 1, 3 * 10**40 + 7])
-def test_roots_are_rounded_up_and_no_further(n: int) -> None:
-    root = sqrt_up(n)
-    assert Fraction(math.nextafter(root, 0)) ** 2 < n <= Fraction(root) ** 2
 
 
 def test_the_sensitivity_of_users() -> None:
@@ -179,67 +131,6 @@ def test_an_update_is_bound_clip_and_sum() -> None:
     assert some.clipped_users == clipped > 0
 
 
-def test_large_weights_do_not_overflow_the_clip() -> None:
-    """Squared norms of 2⁴⁰ units do not fit into 64 bits; the clip then counts in coarser steps, and still holds."""
-    some = sketch(20, 2**40, width=2, rows=3)
-    worst = oracle.keys_that_share_cells(20, 7, 3, 2)
-    some.update(worst, users=[1] * 20, weights=[2.0**40 - 1] * 20)
-    kept = math.isqrt(some.spec.clip.squared // (3 * (2**40 - 1) ** 2))  # so many keys of one cell have that norm
-    assert kept < 20
-    assert np.abs(content(some)).max() == kept * (2**40 - 1)
-    assert some.clipped_users == 1
-
-
-PEOPLE = ["ann", "bob", "ann", "", "ü", "bob", "ann"]
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        PEOPLE,
-        tuple(PEOPLE),
-        np.array(PEOPLE),
-        np.array(PEOPLE, dtype=object),
-        pa.array(PEOPLE),
-        pa.array(PEOPLE, pa.large_string()),
-        pa.array(PEOPLE, pa.string_view()),
-        pa.array(PEOPLE).dictionary_encode(),
-        pa.chunked_array([PEOPLE[:3], [], PEOPLE[3:]]),
-        pa.chunked_array([pa.array(PEOPLE[:3]).dictionary_encode(), pa.array(PEOPLE[3:]).dictionary_encode()]),
-        pd.Series(PEOPLE),
-        pd.Series(PEOPLE, dtype="category"),
-        pl.Series(PEOPLE),
-        pl.Series(PEOPLE, dtype=pl.Categorical),
-    ],
-    ids=lambda column: type(column).__name__,
-)
-def test_every_kind_of_column_names_the_same_users(column: object) -> None:
-    keys = [1, 2, 3, 4, 5, 6, 7]
-    reference, other = sketch(2), sketch(2)
-    for person in set(PEOPLE):
-        mine = [key for key, owner in zip(keys, PEOPLE, strict=True) if owner == person]
-        reference.update(mine, users=[person] * len(mine))
-    other.update(keys, users=column)
-    assert everything(other) == everything(reference)
-
-
-@pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64, np.uint32, np.float16, np.float32, np.float64, object])
-def test_integer_users_of_any_type_are_the_same(kind: type) -> None:
-    reference, other = sketch(1), sketch(1)
-    reference.update([1, 2, 3], users=[5, 6, 5])
-    other.update([1, 2, 3], users=np.array([5, 6, 5], kind))
-    assert everything(other) == everything(reference)
-
-
-def test_a_dictionary_that_holds_a_user_twice_is_one_user() -> None:
-    codes = pa.array([0, 1, 2], pa.int8())
-    for values in (["ann", "ann", None], [7, 7, None]):
-        users = pa.DictionaryArray.from_arrays(codes, pa.array(values))
-        kept = bound(users, fingerprint([1, 2, 3]), 1, max_keys=9, max_units=1, seed=1)
-        assert kept.starts.tolist() == [0, 2]
-        assert kept.skipped == 1
-
-
 def test_users_are_compared_by_value_and_never_by_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even with one fingerprint for all, two users of a batch are two; across batches a doubt is a refusal."""
     from dpsketch.bounding import groups
@@ -258,40 +149,6 @@ def test_users_are_compared_by_value_and_never_by_fingerprint(monkeypatch: pytes
     monkeypatch.setattr(groups, "fingerprint", alike)
     with pytest.raises(InvalidInput, match="counted before"):
         some.update(keys, users=["new"] * 4)
-
-
-def test_integers_that_share_a_pattern_are_refused_as_users() -> None:
-    for users in ([-1, 2**64 - 1], np.array([-1, 2**64 - 1], object), (2**63, -5)):
-        with pytest.raises(InvalidInput, match="2\\*\\*63"):
-            sketch().update([1, 2], users=users)
-    some = sketch()
-    some.update([1, 2], users=[2**64 - 1, 2**63])
-    with pytest.raises(SpecMismatch, match="unsigned 64-bit numbers"):
-        some.update([1], users=[-1])
-
-
-def test_weights_of_a_user_and_key_are_added_and_then_clipped() -> None:
-    added, at_bound = sketch(3, 5), sketch(3, 5)
-    added.update(["a", "a", "b"], users=[1, 1, 1], weights=[4, 4, 2])
-    at_bound.update(["b", "a"], users=[1, 1], weights=[2, 5])
-    assert np.array_equal(content(added), content(at_bound))
-    many = sketch(1, 2**40)
-    many.update(["a"] * 100, users=[1] * 100, weights=[2.0**60] * 100)
-    assert np.abs(content(many)).max() == 2**40
-
-
-def test_nulls_are_skipped_and_records_of_no_weight_take_no_place() -> None:
-    some, plain = sketch(1), sketch(1)
-    some.update(pa.array([1, None, 3, 4, 5]), users=pa.array(["a", "a", None, "b", None]), weights=[1, 1, 1, 2, 1])
-    plain.update([1, 4], users=["a", "b"], weights=[1, 2])
-    assert np.array_equal(content(some), content(plain))
-    assert some.skipped_nulls == 3
-    for key in "wxy":  # whichever comes first in the order of keys, only the one with a weight takes the place
-        weighed = sketch(1)
-        weighed.update(["w", "x", "y"], users=["z"] * 3, weights=[int(key == other) for other in "wxy"])
-        assert np.abs(content(weighed)).sum() == 5
-    weighed.update(["x"], users=["v"], weights=[0])
-    weighed.update(["x"], users=["v"])  # nothing of this user was counted before
 
 
 def test_nobody_is_counted_twice() -> None:
@@ -342,32 +199,6 @@ def test_a_statement_is_taken_remembered_and_published() -> None:
     stated.merge(checked, disjoint_users=True)
 
 
-def test_a_stated_merge_still_remembers_both_sides() -> None:
-    one, two = sketch(), sketch()
-    one.update([1], users=["a"])
-    two.update([2], users=["b"])
-    one.merge(two, disjoint_users=True)
-    for person in "ab":
-        with pytest.raises(InvalidInput, match="counted before"):
-            one.update([3], users=[person])
-    one.update([3], users=["c"])
-    again = dps.load_sensitive(one.to_sensitive_bytes())
-    assert "not checked" in str(again.release(epsilon=1, delta=1e-6).guarantee)
-
-
-def test_many_small_updates_are_remembered() -> None:
-    people = np.random.default_rng(1).permutation(4000)
-    some, whole = sketch(), sketch()
-    for start in range(0, 4000, 40):
-        some.update(people[start : start + 40] % 7, users=people[start : start + 40])
-    whole.update(people % 7, users=people)
-    assert everything(some) == everything(whole)
-    assert len(some._counted.runs) < 9
-    for person in people[::97]:
-        with pytest.raises(InvalidInput, match="counted before"):
-            some.update([1], users=[person])
-
-
 def test_counters_never_wrap() -> None:
     full = sketch(1, 2**40, key_type="int")
     full._mass = 2**62 - 2**40
@@ -376,47 +207,3 @@ def test_counters_never_wrap() -> None:
         full.update([1, 1], users=[1, 2], weights=[2**40, 1])
     assert full.to_sensitive_bytes() == before
     full.update([1], users=[1], weights=[2**40])
-
-
-@pytest.mark.parametrize(
-    ("prints", "changes"),
-    [
-        ([2, 1], {}),
-        ([1, 1], {}),
-        ([1, 2], {"complete": False, "stated": True}),
-        ([], {"complete": False}),
-        ([1, 2], {"type": "float"}),
-        ([1, 2], {"stated": 1}),
-        ([[1, 2]], {}),
-    ],
-)
-def test_a_file_whose_users_were_tampered_with_is_refused(prints: list[object], changes: dict[str, object]) -> None:
-    some = sketch()
-    some.update([1, 2], users=[1, 2])
-    document = files.decode(some.to_sensitive_bytes(), allow_sensitive=True)
-    arrays = {**document.arrays, "users": np.array(prints, np.uint64)}
-    header = {**document.header, "users": {**document.header["users"], **changes}}
-    with pytest.raises(FileRefused):
-        dps.load_sensitive(files.encode(files.Document("counts", True, header, arrays)))
-
-
-def test_nothing_sensitive_is_printed() -> None:
-    some = sketch()
-    some.update(["key"], users=["ann"])
-    assert repr(some) == repr(sketch())
-    kept = bound(["ann"], fingerprint(["key"]), 1, max_keys=1, max_units=1, seed=1)
-    assert repr(CountedUsers().extended(kept)) == repr(CountedUsers())
-    assert "array" not in repr(kept)
-
-
-def test_guarantees_name_the_user() -> None:
-    words = str(sketch(30, 1).release(epsilon=1, delta=1e-6).guarantee)
-    assert "for each user with all their records added or removed (at most 30 keys, weight at most 1 on each)" in words
-
-
-def test_points_are_keys_of_their_coordinates() -> None:
-    batch = point_fingerprints([[1.0, 0.0, -0.0, 1.0], np.array([2.0, 5.0, 5.0, 2.5])])
-    a, b, c, d = batch.fingerprints.tolist()
-    assert b == c
-    assert len({a, b, d}) == 3
-    assert a == hashing_oracle.fingerprint(np.array([1.0, 2.0]).tobytes())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from distribution.__main__ import refuse_changes, try_wheel
+from distribution.__main__ import try_wheel
 from distribution.materials import bill
 from distribution.versions import PLACES, NotReady, agreed_version
 
@@ -31,39 +31,6 @@ def tree(tmp_path: Path) -> Path:
 
 def test_the_places_agree_now() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", agreed_version(ROOT, trial=True))
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_a_place_that_states_another_version_is_named(tree: Path, place: str) -> None:
-    path = tree / place
-    version = agreed_version(tree, trial=True)
-    path.write_text(path.read_text(encoding="utf-8").replace(version, "9.9.9", 1), encoding="utf-8")
-    with pytest.raises(NotReady, match=place.replace(".", r"\.") + r" 9\.9\.9"):
-        agreed_version(tree, trial=True)
-
-
-def test_a_release_needs_a_date_and_a_trial_none(tree: Path) -> None:
-    path = tree / "CHANGELOG.md"
-    version = agreed_version(tree, trial=True)
-    path.write_text(f"# Changelog\n\n## {version} (unreleased)\n", encoding="utf-8")
-    assert agreed_version(tree, trial=True) == version
-    with pytest.raises(NotReady, match="no date"):
-        agreed_version(tree, trial=False)
-    path.write_text(f"# Changelog\n\n## {version} (2026-11-16)\n", encoding="utf-8")
-    assert agreed_version(tree, trial=False) == version
-
-
-def test_a_tree_with_changes_is_refused(tmp_path: Path) -> None:
-    def git(*words: str) -> None:
-        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.invalid", *words], cwd=tmp_path, check=True)
-
-    git("init", "--quiet")
-    (tmp_path / "a").write_text("1")
-    with pytest.raises(NotReady, match="not committed"):
-        refuse_changes(tmp_path)
-    git("add", "a")
-    git("commit", "--quiet", "-m", "a")
-    refuse_changes(tmp_path)
 
 
 def installed(site: Path, name: str, version: str, *lines: str) -> None:
@@ -89,12 +56,6 @@ def test_the_bill_names_what_is_there_and_what_needs_what(tmp_path: Path) -> Non
     assert bill(tmp_path, "dpsketch") == found
 
 
-def program(path: Path, text: str) -> Path:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
-
-
 def make(tmp_path: Path, **given: object) -> str:
     """What ``make demo`` says on a machine that lacks something; it must end before it installs anything."""
     words = [f"{name}={value}" for name, value in {"VENV": tmp_path / "own", **given}.items()]
@@ -107,37 +68,6 @@ def make(tmp_path: Path, **given: object) -> str:
 
 def test_a_machine_without_python_is_told_what_to_install(tmp_path: Path) -> None:
     assert "apt-get install python3 python3-venv" in make(tmp_path, PYTHON="no-such-python")
-
-
-def test_a_machine_with_an_old_python_is_told_which_it_needs(tmp_path: Path) -> None:
-    old = program(tmp_path / "old", 'case "$2" in *version_info*) exit 1;; esac; echo 3.9.2')
-    said = make(tmp_path, PYTHON=old)
-    assert "is 3.9.2" in said
-    assert "Python 3.11 or newer" in said
-
-
-def test_a_machine_without_the_package_for_environments_is_told_its_name(tmp_path: Path) -> None:
-    """As on Debian, where ``ensurepip`` comes with python3-venv."""
-    (tmp_path / "ensurepip.py").write_text("raise ModuleNotFoundError('ensurepip')")
-    bare = program(tmp_path / "bare", f'PYTHONPATH={tmp_path} exec {sys.executable} "$@"')
-    assert "apt-get install python3-venv" in make(tmp_path, PYTHON=bare)
-
-
-def test_a_folder_that_may_not_be_written_is_named(tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    said = make(tmp_path, PYTHON=sys.executable, VENV=blocked / "own")
-    assert f"'{blocked / 'own'}' cannot be written" in said
-
-
-def test_an_environment_that_is_there_is_kept(tmp_path: Path) -> None:
-    python = tmp_path / "own" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    program(python, "exit 0")
-    done = subprocess.run(
-        ["sh", ROOT / "distribution" / "environment.sh", "no-such-python", tmp_path / "own"], check=False
-    )
-    assert done.returncode == 0
 
 
 @pytest.mark.full

@@ -15,13 +15,13 @@ import xxhash
 
 import dpsketch
 from dpsketch._compiled import countsketch
-from dpsketch._compiled.hashing import hash_integers, hash_slices
+from dpsketch._compiled.hashing import hash_slices
 from dpsketch.sketches.countsketch.estimates import median_of_rows
 from oracles import hashing as oracle
 
 SEED = np.uint64(42)
 # Keys, rows, width: no key, one, a few, and more than fit into a block.
-SHAPES = [(0, 3, 7), (1, 5, 64), (7, 1, 2), (countsketch.READ_BLOCK + 3, 5, 64), (countsketch.PIECE + 3, 3, 64)]
+SHAPES = [(0, 3, 7), (7, 1, 2), (countsketch.READ_BLOCK + 3, 5, 64), (countsketch.PIECE + 3, 3, 64)]
 
 
 def random_words(size: int, seed: int = 1) -> npt.NDArray[np.uint64]:
@@ -44,15 +44,6 @@ def test_hash_slices_equals_oracle_and_library(offset_type: type[np.int32] | typ
     hashes = slices(texts, offset_type).tolist()
     assert hashes == [oracle.xxh64(text, 42) for text in texts]
     assert hashes == [xxhash.xxh64_intdigest(text, 42) for text in texts]
-
-
-def test_hash_integers_equals_oracle_and_library() -> None:
-    keys = np.concatenate([random_words(200), np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1], np.uint64)])
-    hashes = np.empty(len(keys), np.uint64)
-    hash_integers(keys, SEED, hashes)
-    packed = [int(key).to_bytes(8, "little") for key in keys]
-    assert hashes.tolist() == [oracle.xxh64(text, 42) for text in packed]
-    assert hashes.tolist() == [xxhash.xxh64_intdigest(text, 42) for text in packed]
 
 
 @pytest.mark.parametrize(
@@ -93,16 +84,6 @@ def test_reading_equals_oracle(size: int, rows: int, width: int) -> None:
     assert (buckets.dtype, signs.dtype) == (np.int32, np.int8)
     assert buckets.tolist() == [[bucket for bucket, _ in line] for line in found]
     assert signs.tolist() == [[sign for _, sign in line] for line in found]
-
-
-@pytest.mark.parametrize("width", [2**31, 2**31 - 1, 3])
-def test_cells_equals_oracle_at_the_largest_width(width: int) -> None:
-    fingerprints, row_keys = random_words(300), random_words(3, seed=2)
-    buckets, signs = countsketch.cells(fingerprints, row_keys, width)
-    for i, f in enumerate(fingerprints.tolist()):
-        for r, key in enumerate(row_keys.tolist()):
-            assert (buckets[i, r], signs[i, r]) == oracle.cell(f, key, width)
-    assert buckets.min() >= 0
 
 
 @pytest.mark.parametrize("rows", [1, 3, 5, 7, 15, 31])
@@ -148,9 +129,3 @@ def test_a_change_in_another_module_is_noticed(tmp_path: Path) -> None:
     callee.write_text(source.replace("M1 = np.uint64(0xBF58476D1CE4E5B9)", "M1 = np.uint64(0xBF58476D1CE4E5B7)"))
     assert callee.read_text() != source
     assert hashed(tmp_path) != before
-
-
-def test_a_kernel_compiles_where_nothing_can_be_kept(tmp_path: Path) -> None:
-    sources = Path(dpsketch.__file__).parents[1]
-    (tmp_path / "file").touch()
-    assert hashed(sources, NUMBA_CACHE_DIR=str(tmp_path / "file" / "no-folder")) == hashed(sources)

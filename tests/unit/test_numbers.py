@@ -8,7 +8,7 @@ import json
 import math
 import pkgutil
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -64,12 +64,7 @@ KEEPING: dict[type, dict[str, Any]] = {
     privacy.ApproximateCost: {"epsilon": 0.1, "delta": 0.001},
     privacy.MomentCost: {"p": 0.5, "size": 10, "ratio": 1.1},
     privacy.Guarantee: {
-        "epsilon": 1,
-        "delta": 0.1,
-        "unit": UNIT,
-        "costs": (privacy.PureCost(1),),
-        "mechanism": "m",
-        "rho": 0.5,
+        "epsilon": 1, "delta": 0.1, "unit": UNIT, "costs": (privacy.PureCost(1),), "mechanism": "m", "rho": 0.5,
     },
     noise.RoundedGaussian: {"sigma": 9.4},
     noise.DiscreteLaplace: {"epsilon": 0.1, "sensitivity": 7},
@@ -85,11 +80,7 @@ KEEPING: dict[type, dict[str, Any]] = {
     dps.Share: {"parties": 5, "honest": 0.8, "party": 3},
     Share: {"parties": 5, "honest": 0.8, "party": 2},
     DensitySpec: {
-        "kernel": kernels.Euclidean(dim=1, bandwidth=1.0),
-        "rows": 20,
-        "width": 16,
-        "unit": UNIT,
-        "seed": 9,
+        "kernel": kernels.Euclidean(dim=1, bandwidth=1.0), "rows": 20, "width": 16, "unit": UNIT, "seed": 9,
         "bounds": ((0.1, 3),),
     },
     DistinctSpec: {"buckets": 64, "unit": UNIT, "seed": 9},
@@ -97,46 +88,22 @@ KEEPING: dict[type, dict[str, Any]] = {
     MomentSpec: {"p": 0.5, "size": 50, "unit": UNIT, "public_total": 100, "grid": 0.5, "seed": 9},
     Domain: {"bits": 8, "start": 3, "outside": "refuse"},
     RangeSketchSpec: {
-        "bits": 20,
-        "unit": UNIT,
-        "rows": 5,
-        "width": 16,
-        "start": 3,
-        "level_bits": 3,
-        "seed": 9,
-        "grid": 0.5,
+        "bits": 20, "unit": UNIT, "rows": 5, "width": 16, "start": 3, "level_bits": 3, "seed": 9, "grid": 0.5,
     },
     QuantileSpec: {
-        "bits": 20,
-        "unit": UNIT,
-        "quantiles": (Fraction(1, 2),),
-        "start": 3,
-        "interval_share": 0.25,
-        "seed": 9,
+        "bits": 20, "unit": UNIT, "quantiles": (Fraction(1, 2),), "start": 3, "interval_share": 0.25, "seed": 9,
         "grid": 0.5,
     },
     Recursion: {
-        "name": "answers",
-        "table": Table("counts", (16,), Move.heaped(2, 2)),
-        "neighbours": "replace",
-        "quantiles": (Fraction(1, 2),),
-        "epsilon": 0.5,
-        "accounting": "pure",
-        "shift": -3,
+        "name": "answers", "table": Table("counts", (16,), Move.heaped(2, 2)), "neighbours": "replace",
+        "quantiles": (Fraction(1, 2),), "epsilon": 0.5, "accounting": "pure", "shift": -3,
     },
     Projection: {"alpha": 2, "scale": 2**47, "top": 9, "rows": 128, "seed": 7},
     HistogramSpec: {"unit": privacy.per_record(), "grid": 0.5, "key_type": "int"},
     VoteHistogramSpec: {"unit": privacy.per_record(), "max_counters": 64, "seed": 7, "key_type": "int"},
     SparseHistogramSpec: {
-        "unit": UNIT,
-        "domain": 2**33,
-        "max_value": 100,
-        "expected_keys": 50,
-        "collisions": 0.1,
-        "threshold_share": 0.3,
-        "alpha": 3,
-        "seed": 9,
-        "grid": 0.5,
+        "unit": UNIT, "domain": 2**33, "max_value": 100, "expected_keys": 50, "collisions": 0.1,
+        "threshold_share": 0.3, "alpha": 3, "seed": 9, "grid": 0.5,
     },
     local.SubsetHashing: {"epsilon": 1, "max_items": 3, "width": 8, "seeds": 16, "seed": 9},
     local.SubsetDirect: {"epsilon": 0.7, "max_items": 3, "domain": 20},
@@ -161,7 +128,7 @@ KEEPING: dict[type, dict[str, Any]] = {
     ledger.Total: {"epsilon": 1, "delta": 0.1},
     plan.Amount: {"unit": UNIT, "epsilon": 1, "delta": 0.1},
     plan.Guess: {"records": 100, "keys": 7, "skew": 1.1, "users": 20},
-}
+}  # fmt: skip
 
 # What the library makes of checked numbers, and hands out or keeps to itself: nobody else builds these.
 MADE = {
@@ -174,7 +141,7 @@ MADE = {
     "Proposal Publications Published Quantile RankError Received RecordColumns ReleasePreview RowTable Rows",
     "SearchPrediction Segments Seizable SharedNoise Silent SketchedLevel Spent Spread State Stretch Sum",
     "SupportProtocol Survival Table TableShape Tally Terms TextKeys TooLow Vector VectorBatch Votes Waves",
-    "Centred CentredTable Column CornerTable Corners LaplaceSum Measure RankDraws TableSpec",
+    "Centred CentredCounts CentredTable Column CornerTable Corners LaplaceSum Measure RankDraws TableSpec",
     "WeightedRounds Weights _Added _Children _CountMean _Measured _Projected _Weighed",
 }
 PACKAGES = (accounting, core, laws, ledger, local, plan, sketches)
@@ -240,12 +207,6 @@ def test_what_is_no_number_is_refused(cls: type) -> None:
                 cls(**{**arguments, name: wrong})
 
 
-def test_python_numbers_are_written_as_they_were_given() -> None:
-    unit = dps.per_user(2, max_weight=1)
-    assert CountSketchSpec(5, 16, unit, grid=1).to_json() == CountSketchSpec(5, 16, unit, grid=1.0).to_json()
-    assert json.dumps(privacy.cost_to_json(privacy.PureCost(1))) == '{"kind": "pure", "epsilon": 1}'
-
-
 @pytest.mark.parametrize(
     ("value", "expected"),
     [(5, 5), (np.int64(-5), -5), (np.uint64(2**64 - 1), 2**64 - 1), (np.array(3), 3), (10**400, 10**400)],
@@ -254,24 +215,6 @@ def test_whole_numbers(value: Any, expected: int) -> None:
     found = whole_number("n", value)
     assert type(found) is int
     assert found == expected
-
-
-@pytest.mark.parametrize("value", [True, np.bool_(True), 1.0, np.float64(1), "1", None, 1j, np.array([1, 2])])
-def test_what_is_not_whole(value: Any) -> None:
-    with pytest.raises(InvalidInput, match="n must be a whole number, not"):
-        whole_number("n", value)
-
-
-def test_ranges_of_whole_numbers_are_inclusive() -> None:
-    refused: list[Callable[[], int]] = [
-        lambda: whole_number("n", 0, low=1, high=3),
-        lambda: whole_number("n", 4, low=1, high=3),
-        lambda: whole_number("n", 0, low=1),
-    ]
-    assert [whole_number("n", n, low=1, high=3) for n in (1, 3)] == [1, 3]
-    for call in refused:
-        with pytest.raises(InvalidInput, match="n must"):
-            call()
 
 
 @pytest.mark.parametrize(
@@ -292,9 +235,3 @@ def test_real_numbers(value: Any, expected: float) -> None:
     found = real_number("x", value)
     assert type(found) is type(expected)
     assert found == expected
-
-
-@pytest.mark.parametrize("value", [True, np.bool_(False), math.nan, np.float32("nan"), 1j, "1", None, 10**400])
-def test_what_is_not_real(value: Any) -> None:
-    with pytest.raises(InvalidInput, match="x must"):
-        real_number("x", value)

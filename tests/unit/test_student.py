@@ -6,7 +6,6 @@ import math
 
 import mpmath
 import pytest
-from scipy.special import betaincinv, ndtri, stdtrit
 
 from dpsketch.distributions import beta_quantile, normal_quantile, student_quantile
 
@@ -29,17 +28,6 @@ def test_students_quantile_is_right_to_a_millionth_of_a_millionth(freedom: float
             found = mpmath.mpf(student_quantile(freedom, tail))
             assert beyond(freedom, found * (1 + mpmath.mpf("1e-12"))) < tail
             assert beyond(freedom, found * (1 - mpmath.mpf("1e-12"))) > tail
-
-
-@pytest.mark.parametrize("confidence", [c for c in CONFIDENCES if c >= 0.5])
-def test_quantiles_are_those_of_scipy(confidence: float) -> None:
-    tail = (1 - confidence) / 2
-    assert normal_quantile(confidence) == pytest.approx(-float(ndtri(tail)), rel=1e-12)
-    for freedom in FREEDOMS:
-        assert student_quantile(freedom, tail) == pytest.approx(-float(stdtrit(freedom, tail)), rel=1e-12)
-    for rows in (1, 2, 3, 5, 7, 20, 64):
-        half = (rows + 1) / 2
-        assert beta_quantile(half, tail) == pytest.approx(1 - float(betaincinv(half, half, tail)), rel=1e-12)
 
 
 def test_the_ends_are_those_of_the_law() -> None:

@@ -78,34 +78,3 @@ def test_routes_are_as_many_as_released(flights: duckdb.DuckDBPyConnection) -> N
     assert said(r"In truth ([\d,]+) flights .*? and ([\d,]+) from LaGuardia", "4") == [
         (truth["JFK,LAX"], truth["LGA,ATL"])
     ]
-
-
-def test_delays_and_planes_are_as_released(flights: duckdb.DuckDBPyConnection) -> None:
-    deciles = [0.1, 0.5, 0.9]
-    asked = f"select quantile_disc(arr_delay, {deciles}), count(distinct tailnum) from flights"
-    ((truth, planes),) = flights.sql(asked).fetchall()
-    near(tables("5"), dict(zip(("10%", "50%", "90%"), truth, strict=True)))
-    assert said(r"In truth: (−?\d+), (−?\d+) and (−?\d+) minutes", "5") == [tuple(truth)]
-    near(tables("6"), {"distinct keys": planes})
-    assert said(r"There were ([\d,]+)\.", "6") == [(planes,)]
-
-
-def test_places_of_planes_are_as_released(flights: duckdb.DuckDBPyConnection) -> None:
-    """Of a plane twenty places count, which are some of all: counts of planes lie below the truth, and not far."""
-    asked = "select dest, count(distinct tailnum) from flights where tailnum is not null group by all"
-    truth = dict(flights.sql(asked).fetchall())
-    for key, value, low, high in tables("8"):
-        assert low <= value <= high
-        assert 0.7 * truth[key] <= value <= truth[key] + (high - value)
-    ((kept, records),) = flights.sql(
-        "select sum(least(places, 20)), sum(records) from (select count(distinct dest) places, count(*) records"
-        " from flights where tailnum is not null group by tailnum)"
-    ).fetchall()
-    assert said(r"(\d+)% of the total weight does not count", "8") == [(round(100 * (1 - kept / records)),)]
-
-
-def test_numbers_that_are_off_are_noticed() -> None:
-    near([("a", 10, 8, 12)], {"a": 15.0})
-    for rows in ([("a", 10, 8, 12)], [("a", 13, 8, 12)]):
-        with pytest.raises(AssertionError):
-            near(rows, {"a": 17.0 if rows[0][1] == 10 else 13.0})

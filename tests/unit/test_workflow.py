@@ -23,11 +23,6 @@ def test_it_makes_what_the_check_before_a_merge_makes() -> None:
     assert all(f"\n{command.removeprefix('make ')}:" in targets for command in asked)
 
 
-def test_components_are_installed_first_with_the_right_to() -> None:
-    assert COMMANDS[0] == "sudo sh tests/install_components.sh"
-    assert (ROOT / "tests" / "install_components.sh").exists()
-
-
 def test_it_begins_with_the_oldest_python() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     oldest = project["requires-python"].removeprefix(">=")
