@@ -15,7 +15,7 @@ from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.laws.calibration import additive
 from dpsketch.noise import RoundedGaussian
 from dpsketch.privacy import Budget
-from dpsketch.sketches.density import DensitySketch, DensitySpec, PrivateDensity, best_rows, default_width
+from dpsketch.sketches.density import DensitySketch, PrivateDensity
 
 PLANE = kernels.Euclidean(2, 2.0)
 POINTS = [[0.5, 1.0], [0.7, 1.2], [5.0, -3.0], [0.0, 0.0]]
@@ -41,46 +41,29 @@ def filled(points: object = POINTS, **changes: object) -> DensitySketch:
     "points",
     [
         np.array(POINTS),
-        np.array(POINTS, dtype=np.float32),
+        np.array(POINTS, dtype=np.float16),
+        np.asfortranarray(POINTS),
         [tuple(point) for point in POINTS],
-        pa.table({"x": [p[0] for p in POINTS], "y": [p[1] for p in POINTS]}),
         pa.record_batch({"x": [p[0] for p in POINTS], "y": [p[1] for p in POINTS]}),
-        pd.DataFrame(POINTS, columns=["x", "y"]),
         pd.DataFrame(POINTS, columns=["x", "y"]).astype("Float64"),
         pl.DataFrame(POINTS, schema=["x", "y"], orient="row"),
-        pa.array(POINTS),
-        pa.array(POINTS, pa.list_(pa.float64(), 2)),
+        pa.FixedSizeListArray.from_arrays(pa.array(np.ravel(POINTS).astype(np.float16)), 2),
         pa.chunked_array([pa.array(POINTS[:1]), pa.array(POINTS[1:])]),
-        pl.Series(POINTS),
     ],
     ids=lambda points: type(points).__name__,
 )
 def test_every_kind_of_table_gives_the_same_sketch(points: object) -> None:
-    near = np.array(POINTS, dtype=np.float32) if getattr(points, "dtype", None) == np.float32 else np.array(POINTS)
+    half = str(getattr(points, "dtype", getattr(points, "type", ""))).startswith(("float16", "fixed"))
+    near = np.array(POINTS, np.float16).astype(float) if half else np.array(POINTS)
     assert np.array_equal(content(filled(near)), content(filled(points)))
-
-
-def test_one_coordinate_may_be_a_flat_column() -> None:
-    line = kernels.Euclidean(1, 0.5)
-    values = [0.0, 1.5, -2.0]
-    expected = content(filled([[value] for value in values], kernel=line))
-    for column in (values, np.array(values), pa.array(values), pd.Series(values), pl.Series(values)):
-        assert np.array_equal(content(filled(column, kernel=line)), expected)
-    assert np.array_equal(
-        content(filled(np.array([1, 2, 3]), kernel=line)), content(filled([1.0, 2.0, 3.0], kernel=line))
-    )
 
 
 def test_columns_are_read_by_name() -> None:
     table = pa.table({"y": [1.0, 2.0], "name": ["a", "b"], "x": [3.0, 4.0]})
     named = filled(table, columns=("x", "y"))
     assert np.array_equal(content(named), content(filled([[3.0, 1.0], [4.0, 2.0]])))
-    for frame in (table.to_pandas(), pl.from_arrow(table)):
-        assert np.array_equal(content(filled(frame, columns=("x", "y"))), content(named))
     with pytest.raises(InvalidInput, match="no column 'z'"):
         filled(table, columns=("x", "z"))
-    with pytest.raises(InvalidInput, match="3 columns and the kernel 2 coordinates"):
-        filled(table)
     with pytest.raises(InvalidInput, match="coordinates must be numbers, not string"):
         filled(table, columns=("x", "name"))
 
@@ -89,7 +72,6 @@ def test_incomplete_points_are_left_out_and_counted() -> None:
     complete = content(filled([[1.0, 2.0]]))
     for points in (
         [[1.0, 2.0], [None, 1.0], [float("nan"), 1.0], [float("inf"), 1.0]],
-        pa.table({"x": [1.0, None, float("nan"), float("-inf")], "y": [2.0, 1.0, 1.0, 1.0]}),
         pd.DataFrame({"x": [1.0, None, float("nan"), float("inf")], "y": [2, 1, 1, 1]}),
         pa.array([[1.0, 2.0], None, [None, 3.0], [float("nan"), 3.0]]),
         np.ma.masked_array([[1.0, 2.0], [9, 9], [9, 9], [9, 9]], [[0, 0], [1, 0], [0, 1], [1, 1]]),
@@ -103,20 +85,9 @@ def test_incomplete_points_are_left_out_and_counted() -> None:
     ("points", "message"),
     [
         ("ab", "expected an array"),
-        (7, "expected an array"),
-        ([1.0, 2.0], "2 coordinates"),
-        ([[1.0]], "2 coordinates"),
         ([[1.0, 2.0], [1.0]], "2 coordinates"),
-        ([["a", "b"]], "must be numbers"),
-        ([[True, False]], "must be numbers"),
         (np.array([[1.0, 2.0, 3.0]]), "n × 2"),
-        (np.array([1.0, 2.0]), "n × 2"),
-        (np.array([["a", "b"]]), "must be numbers"),
-        (np.array([[True, False]]), "must be numbers"),
-        (np.array([[1, "a"]], dtype=object), "must be numbers"),
         (pa.array([1.0, 2.0]), "one coordinate"),
-        (pa.array([[1.0], [1.0, 2.0]]), "2 coordinates"),
-        (pa.array(["a"]), "one coordinate"),
         (pd.DataFrame({"x": ["secret"], "y": [1]}), "must be numbers"),
         (pd.DataFrame({"x": [object()], "y": [1]}), "columns of numbers"),
         (pa.table({"x": [True], "y": [False]}), "must be numbers"),
@@ -135,8 +106,8 @@ def test_bad_points_are_refused_and_change_nothing(points: object, message: str)
 @pytest.mark.parametrize(
     "changes",
     [
-        {"kernel": None}, {"kernel": "euclidean"}, {"rows": 1}, {"rows": 2.0}, {"rows": 2**21}, {"width": 1},
-        {"seed": -1}, {"unit": None}, {"unit": dps.per_record(max_weight=2)}, {"rows": 2**15, "width": 2**15},
+        {"kernel": "euclidean"}, {"rows": 1}, {"rows": 2.0}, {"rows": 2**21}, {"width": 1},
+        {"unit": dps.per_record(max_weight=2)}, {"rows": 2**15, "width": 2**15},
         {"kernel": kernels.Angular(2, 3), "width": 9}, {"placement": "some_rows"}, {"bounds": (1, 0)},
         {"bounds": [(0, 1)]}, {"bounds": [(0, 1), (0, float("inf"))]}, {"bounds": "ab"}, {"columns": ("x",)},
         {"columns": ("x", "x")},
@@ -147,47 +118,17 @@ def test_bad_specs_are_refused(changes: dict[str, object]) -> None:
         sketch(**changes)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"dim": 0, "bandwidth": 1.0}, {"dim": 2.0, "bandwidth": 1.0}, {"dim": 2, "bandwidth": 0},
-        {"dim": 2, "bandwidth": float("nan")}, {"dim": 2, "bandwidth": "1"}, {"dim": 2, "bandwidth": (1.0, 2.0, 3.0)},
-        {"dim": 2, "bandwidth": 1.0, "power": 0}, {"dim": 2, "bandwidth": 1.0, "power": 17},
-        {"dim": 2, "bandwidth": 1.0, "directions": "random"}, {"dim": 2}, {"dim": 2, "bandwidth": 1.0, "size": 3},
-    ],
-)  # fmt: skip
-def test_bad_kernels_are_refused(arguments: dict[str, object]) -> None:
-    for name in ("euclidean", "manhattan"):
-        with pytest.raises(InvalidInput):
-            kernels.named(name, **arguments)
-    with pytest.raises(InvalidInput):
-        kernels.named("gaussian", dim=2)
-    with pytest.raises(InvalidInput):
-        kernels.Angular(1)
-    with pytest.raises(InvalidInput, match="n × 2"):
-        PLANE.similarity([[1, 2, 3]], [[1, 2]])
-
-
-def test_specs_round_trip() -> None:
-    for kernel in (
-        kernels.Euclidean(2, (1.0, 2.0), power=3),
-        kernels.Manhattan(3, 0.5, directions="independent"),
-        kernels.Angular(4, 5),
-    ):
-        spec = sketch(kernel=kernel).spec
-        assert DensitySpec.from_json(spec.to_json()) == spec
-    spec = sketch(bounds=[(0, 1), (-2, 3)], columns=["x", "y"], placement="one_row").spec
-    assert DensitySpec.from_json(spec.to_json()) == spec
-    assert spec.memory == 8 * (spec.rows * spec.width + 1)
+def test_bad_kernels_are_refused() -> None:
+    good = {"dim": 2, "bandwidth": 1.0}
+    for wrong in ({"dim": 0}, {"bandwidth": 0}, {"bandwidth": (1, 2, 3)}, {"power": 17}, {"directions": "random"}):
+        for name in ("euclidean", "manhattan"):
+            with pytest.raises(InvalidInput):
+                kernels.named(name, **{**good, **wrong})
 
 
 def test_points_are_moved_into_the_bounds() -> None:
     bounded = filled([[100.0, -100.0]], bounds=[(-1, 1), (-2, 3)])
     assert np.array_equal(content(bounded), content(filled([[1.0, -2.0]], width=bounded.spec.width)))
-    assert default_width(PLANE, ((-1.0, 1.0), (-1.0, 1.0))) == 16
-    assert default_width(PLANE, ((0.0, 2000.0), (0.0, 1.0))) == 4096
-    assert default_width(PLANE, ((0.0, 1e9), (0.0, 1.0))) == 2**16
-    assert (default_width(PLANE), default_width(kernels.Angular(2, 5))) == (256, 32)
 
 
 def test_far_points_neither_fail_nor_wrap() -> None:
@@ -208,7 +149,7 @@ def test_sums_of_features_without_the_number_of_records_are_refused() -> None:
 
 def test_queries_are_checked() -> None:
     private = filled().release(epsilon=1, delta=1e-6)
-    for confidence in (0, 1, -1, float("nan"), "0.9"):
+    for confidence in (0, 1, float("nan"), "0.9"):
         with pytest.raises(InvalidInput):
             private.estimate(POINTS, confidence=confidence)
     with pytest.raises(InvalidInput, match="estimator"):
@@ -219,11 +160,8 @@ def test_queries_are_checked() -> None:
         private.density(POINTS, records=0)
     with pytest.raises(InvalidInput, match="bounds"):
         private.grid()
-    with pytest.raises(InvalidInput, match="2 coordinates, not 1"):
-        private.curve((0, 1))
     assert len(private.estimate(np.empty((0, 2)))) == 0
     assert private.estimate(POINTS).key == POINTS
-    assert private.estimate(POINTS).to_arrow().column_names == ["key", "value", "low", "high"]
 
 
 def test_sums_densities_and_scores_agree() -> None:
@@ -240,7 +178,6 @@ def test_sums_densities_and_scores_agree() -> None:
     exact = PLANE.similarity(POINTS, POINTS).sum(axis=1) * 5000
     assert sums.value == pytest.approx(exact, rel=0.2)
     assert private.estimate(POINTS, estimator="median_of_means").value == pytest.approx(exact, rel=0.4)
-    assert private.facts() == {"noise_scale": private.noise_scale, "records": count.value[0]}
 
 
 def test_curves_and_grids_are_densities_at_their_places() -> None:
@@ -256,47 +193,21 @@ def test_curves_and_grids_are_densities_at_their_places() -> None:
     assert grid.y.tolist() == [-3, -1, 1]
     assert grid.value[2, 0] == plane.density([[-1.0, 1.0]]).value[0]
     assert np.all(grid.low < grid.high)
-    with pytest.raises(InvalidInput):
-        plane.grid((0, 1), size=(1, 5))
 
 
 def test_budgets_are_split_and_stated() -> None:
     some = filled()
-    for budget in ({}, {"epsilon": 1}, {"epsilon": 0, "delta": 0}, {"rho": 1, "epsilon": 1}):
-        with pytest.raises(InvalidInput):
-            some.release(**budget)
     for share in (-0.1, 1.0, "0.1", True):
         with pytest.raises(InvalidInput, match="share of the budget"):
             some.release(epsilon=1, delta=1e-6, count_share=share)
-    private = some.release(epsilon=1, delta=1e-6)
-    assert "ε = 1, δ = 1e-06, for each record added or removed" in str(private.guarantee)
-    assert "on every counter" in private.guarantee.mechanism
-    assert "on the number of records" in private.guarantee.mechanism
+    preview, private = some.spec.preview(epsilon=1, delta=1e-6), some.release(epsilon=1, delta=1e-6)
+    assert (preview.guarantee, preview.noise_scale) == (private.guarantee, private.noise_scale)
     plain = some.release(epsilon=1, delta=1e-6, count_share=0)
     assert plain.noisy_count is None
     assert isinstance(plain.noise, RoundedGaussian)
     assert plain.noise.sigma == pytest.approx(4.2247 * np.sqrt(20), rel=2e-4)
     with pytest.raises(InvalidInput, match="delta=0"):
         filled(placement="one_row").release(epsilon=1, delta=1e-6)
-
-
-def test_previews_are_what_releases_are() -> None:
-    for changes, budget in (
-        ({}, {"epsilon": 0.5, "delta": 1e-6}),
-        ({}, {"epsilon": 0.5, "delta": 0}),
-        ({"kernel": kernels.Manhattan(2, 1.0), "width": 16}, {"rho": 0.1}),
-        ({"placement": "one_row"}, {"epsilon": 2.0, "delta": 0}),
-    ):
-        some = filled(**changes)
-        preview, private = some.spec.preview(**budget), some.release(**budget)
-        assert preview.guarantee == private.guarantee
-        assert preview.noise_scale == private.noise_scale == preview.predicted_error
-        assert some.spec.preview(**budget, records=10**6).predicted_error > 10 * preview.noise_scale
-    with pytest.raises(InvalidInput):
-        sketch().spec.preview(epsilon=1, delta=0, records=-1)
-    with pytest.raises(InvalidInput):
-        best_rows(epsilon=0, records=1, unit=dps.per_record())
-    assert best_rows(epsilon=1, records=5000, unit=dps.per_record(neighbours="replace")) == 265
 
 
 def test_incomplete_records_of_users_are_left_out() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from hashlib import sha256
 from pathlib import Path
 
@@ -30,7 +29,7 @@ def random_points(n: int, dim: int) -> np.ndarray:
     return points
 
 
-@pytest.mark.parametrize(("dim", "rows", "width"), [(1, 5, 7), (2, 33, 256), (10, 17, 1000)])
+@pytest.mark.parametrize(("dim", "rows", "width"), [(1, 5, 7), (10, 17, 1000)])
 def test_columns_equals_oracle(dim: int, rows: int, width: int) -> None:
     power = 3
     points = random_points(40, dim)
@@ -57,18 +56,6 @@ def test_hashed_codes_past_64_bits_equals_oracle() -> None:
         assert columns[i, r] == expected
 
 
-def test_adding_and_reading_equals_oracle() -> None:
-    columns = RNG.integers(0, 9, (60, 4)).astype(np.int32)
-    table = RNG.integers(-5, 5, (4, 9))
-    expected = table.tolist()
-    for line in columns.tolist():
-        for r, column in enumerate(line):
-            expected[r][column] += 1
-    density.add(table, columns)
-    assert table.tolist() == expected
-    assert density.read(table, columns).tolist() == [[expected[r][c] for r, c in enumerate(line)] for line in columns]
-
-
 def test_smoothed_sums_equals_oracle() -> None:
     points, matrices = RNG.normal(size=(6, 5)), RNG.normal(size=(3, 5, 7))
     tables = RNG.integers(-20, 20, (2, 7, 8))
@@ -80,21 +67,6 @@ def test_smoothed_sums_equals_oracle() -> None:
     # Without smoothing each point reads its own counter of each row.
     cells = density.read(tables[0], density.sign_columns(points, matrices))
     assert density.smoothed_sums(points, matrices, tables, 0.0)[:, 0] == pytest.approx(cells.mean(axis=1))
-
-
-def test_frames_equals_oracle() -> None:
-    vectors = RNG.normal(size=(6, 8))
-    expected = oracle.orthonormal(vectors.tolist())
-    density.orthonormal(vectors)
-    assert vectors.tolist() == expected
-    assert vectors @ vectors.T == pytest.approx(np.eye(6), abs=1e-12)
-
-
-@pytest.mark.parametrize(("rows", "dims"), [(2, 3), (31, 2), (100, 3)])
-def test_lattice_equals_oracle(rows: int, dims: int) -> None:
-    found = density.lattice_generator(rows, dims, 1 << 20)
-    errors = {a: oracle.lattice_error(rows, dims, a) for a in range(1, rows) if math.gcd(a, rows) == 1}
-    assert errors[found] <= min(errors.values()) * (1 + 1e-12)
 
 
 def test_portable_functions_equals_oracle() -> None:
@@ -112,21 +84,6 @@ def test_portable_functions_equals_oracle() -> None:
         for level, length in zip(levels, portable.chi_quantiles(levels, d), strict=True):
             reached = mpmath.gammainc(d / 2, 0, float(length) ** 2 / 2, regularized=True)
             assert float(reached) == pytest.approx(level, rel=1e-12, abs=1e-14)
-
-
-def test_uniforms_and_normals_have_their_laws() -> None:
-    """Kolmogorov and Smirnov on at least 40,000 draws, at a rate of 1e-9; laws of the wrong scale are rejected."""
-    from scipy.stats import kstest
-
-    words = row_keys(5, 80_000, "law")
-    uniforms, normals = portable.uniforms(words), portable.normals(words)
-    assert 0 < uniforms.min() < uniforms.max() < 1
-    assert kstest(uniforms, "uniform").pvalue > 1e-9
-    assert kstest(normals, "norm").pvalue > 1e-9
-    assert kstest(1.1 * normals, "norm").pvalue < 1e-9
-    cosines, sines = portable.circle(uniforms)
-    assert kstest(cosines / sines, "cauchy").pvalue > 1e-9
-    assert kstest(1.1 * cosines / sines, "cauchy").pvalue < 1e-9
 
 
 KERNELS: dict[str, kernels.Kernel] = {
