@@ -19,10 +19,6 @@ def bits(x: float) -> int:
     return struct.unpack("<Q", struct.pack("<d", x))[0]
 
 
-def folded_column(point: list[float], direction: list[float], offset: float, width: int) -> int:
-    return math.floor(dot(point, direction) + offset) % width
-
-
 def hashed_column(
     point: list[float], directions: list[list[float]], offsets: list[float], row_key: int, width: int
 ) -> int:
@@ -30,10 +26,6 @@ def hashed_column(
     for direction, offset in zip(directions, offsets, strict=True):
         state = mix(state ^ bits(float(math.floor(dot(point, direction) + offset))))
     return ((state >> 32) * width) >> 32
-
-
-def sign_column(point: list[float], directions: list[list[float]]) -> int:
-    return sum(1 << p for p, direction in enumerate(directions) if dot(point, direction) >= 0)
 
 
 def smoothed_sum(point: list[float], directions: list[list[list[float]]], table: list[list[int]], smoothing: float):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import dpsketch as dps
@@ -207,12 +206,3 @@ def test_directions_of_another_shape_are_refused(saved: dict[str, files.Document
     files.write(tmp_path / "w.dps", files.Document(found.kind, False, found.header, arrays))
     with pytest.raises(FileRefused):
         dps.DensityClassifier.load(tmp_path / "w.dps")
-
-
-def test_vectors_as_they_come() -> None:
-    """Half precision and Arrow's fixed lists of it are counted as the doubles that they are."""
-    half, found = np.random.default_rng(7).normal(size=(30, 4)).astype(np.float16), []
-    for vectors in (half.astype(np.float64), half, pa.FixedSizeListArray.from_arrays(pa.array(half.ravel()), 4)):
-        with seeded_noise_for_tests_only(3):
-            found.append(model(classes=[0, 1]).fit(vectors, np.arange(30) % 2).sums_.sums)
-        assert np.array_equal(found[-1], found[0])

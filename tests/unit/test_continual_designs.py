@@ -13,7 +13,7 @@ import pytest
 from dpsketch.core.codec import decode, encode
 from dpsketch.core.move import Distance, Move
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.laws.designs import LONGEST, Banded, Blocks, Contribution, Design, PanPrivate, Recurrence
+from dpsketch.laws.designs import Banded, Blocks, Contribution, Design, PanPrivate, Recurrence
 from dpsketch.privacy import Budget
 from dpsketch.sketches.continual import windows as decoding
 from dpsketch.sketches.continual.windows import DAILY, choose_design
@@ -99,20 +99,6 @@ def test_blocks_cost_no_less_than_the_worst_pattern(design: Blocks, days: int, a
     if days == 1:
         assert bound.l2 == pytest.approx(math.sqrt(worst(design, 12, 1, 1)))
     assert bound.l1 == days * len(design.sizes)
-
-
-@pytest.mark.parametrize(("days", "apart"), [(1, 1), (2, 1), (3, 4), (10, 1)])
-def test_the_filter_of_a_recurrence_is_summed_exactly(days: int, apart: int) -> None:
-    """Against a long sum in floating point, and never below it."""
-    j = np.arange(40_000)
-    column = np.zeros(40_000)
-    for rate, gain in zip(YEAR.rates, YEAR.gains, strict=True):
-        column[1:] += gain / 2**12 * (rate / 2**20) ** j[:-1]
-    column[0] = 2**14
-    total = np.zeros(40_000 + days * apart)
-    for i in range(days):
-        total[i * apart : i * apart + 40_000] += column
-    assert float(YEAR.column_squared(days, apart)) == pytest.approx(float(total @ total), rel=1e-9)
 
 
 def adversarial(design: Recurrence, n: int, rng: np.random.Generator) -> float:
@@ -241,10 +227,3 @@ def test_designs_are_written_and_read(design: Design) -> None:
     assert decode(encode(design), Design) == design
     with pytest.raises(FileRefused):
         decode({**encode(design), "more": 1}, Design)
-
-
-def test_sizes_that_do_not_nest_are_refused() -> None:
-    for sizes in ((2, 4), (1, 2, 3), (1, 1), ()):
-        with pytest.raises(InvalidInput, match="sizes"):
-            Blocks(sizes)
-    assert Blocks.tree(LONGEST).sizes[-1] == LONGEST

@@ -206,24 +206,6 @@ def test_laplace_noise_is_for_the_sum_of_sizes() -> None:
         assert private.noise.epsilon * bound(private.spec).l1 / private.noise.sensitivity <= 0.95 * 2.0
 
 
-def test_fewer_rows_of_a_series_say_what_they_cut() -> None:
-    """The heaviest frequencies are kept; the bound on what is cut grows, and holds."""
-    points = np.random.default_rng(7).uniform(-1, 1, size=(300, 2))
-    whole = started("series").spec
-    spans = []
-    for rows in (whole.rows, whole.rows // 2, whole.rows // 4):
-        sketch = started("series", rows=rows)
-        sketch.update(points)
-        private = sketch.release(epsilon=80.0, delta=1e-6)
-        found, truth = (
-            private.estimate(points[:40], confidence=1 - 1e-9),
-            private.spec.kernel.similarity(points[:40], points).sum(axis=1),
-        )
-        assert np.all((found.low <= truth) & (truth <= found.high))
-        spans.append(float(np.mean(found.high - found.low)))
-    assert spans[0] < spans[1] < spans[2]
-
-
 def test_landmarks_that_are_far_say_so() -> None:
     """Three landmarks leave most of the kernel: the interval is wide, and holds the truth all the same."""
     points = np.random.default_rng(8).uniform(-1, 1, size=(400, 2))
