@@ -138,13 +138,10 @@ FORGED: dict[str, dict[str, Any]] = {
     "sums": {
         "labels of two types": lambda header: header["spec"].update(labels=[1, "2", 3, 4]),
         "no noise": lambda header: _sums(header).update(noise=None),
-        "less noise": lambda header: _sums(header)["noise"].update(sigma=1.0),
         "noise whose square is no double": lambda header: _sums(header)["noise"].update(sigma=1e200),
-        "fewer coordinates": lambda header: header["spec"]["measured"].update(kept=5),
         "coordinates without end": lambda header: header["spec"]["measured"].update(dim=10**9, kept=10**9),
         "another map": lambda header: header["spec"]["measured"].update(digest="0" * 64),
         "waves without end": lambda header: header["spec"]["extras"]["waves"].update(pairs=10**9),
-        "waves of other vectors": lambda header: header["spec"]["extras"]["waves"].update(dim=5),
         "later passes": lambda header: header["spec"]["extras"].update(passes=2),
         "another unit": lambda header: header["spec"]["unit"].update(neighbours="replace"),
         "a guarantee": lambda header: header["guarantee"].update(epsilon=0.1),
@@ -152,7 +149,6 @@ FORGED: dict[str, dict[str, Any]] = {
     "densities": {
         "more classes": lambda header: header["spec"].update(labels=[0, 1, 2, 3, 4]),
         "a kernel of other features": lambda header: header["spec"]["density"]["kernel"].update(dim=5),
-        "no bounds": lambda header: header["spec"].update(bounds=None),
         "a law of one class": lambda header: _sums(header).update(type="Additive"),
         "a guarantee": lambda header: header["guarantee"].update(epsilon=0.1),
     },

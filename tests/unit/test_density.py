@@ -6,7 +6,6 @@ import json
 from hashlib import sha256
 from pathlib import Path
 
-import mpmath
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -15,7 +14,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files, kernels
-from dpsketch._compiled import density, portable
+from dpsketch._compiled import density
 from dpsketch.core.account import Account
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.hashing import row_keys
@@ -65,16 +64,6 @@ def test_every_kind_of_table_gives_the_same_sketch(points: object) -> None:
     half = str(getattr(points, "dtype", getattr(points, "type", ""))).startswith(("float16", "fixed"))
     near = np.array(POINTS, np.float16).astype(float) if half else np.array(POINTS)
     assert np.array_equal(content(filled(near)), content(filled(points)))
-
-
-def test_columns_are_read_by_name() -> None:
-    table = pa.table({"y": [1.0, 2.0], "name": ["a", "b"], "x": [3.0, 4.0]})
-    named = filled(table, columns=("x", "y"))
-    assert np.array_equal(content(named), content(filled([[3.0, 1.0], [4.0, 2.0]])))
-    with pytest.raises(InvalidInput, match="no column 'z'"):
-        filled(table, columns=("x", "z"))
-    with pytest.raises(InvalidInput, match="coordinates must be numbers, not string"):
-        filled(table, columns=("x", "name"))
 
 
 def test_incomplete_points_are_left_out_and_counted() -> None:
@@ -227,23 +216,6 @@ def test_smoothed_sums_equals_oracle() -> None:
     # Without smoothing each point reads its own counter of each row.
     cells = density.read(tables[0], density.sign_columns(points, matrices))
     assert density.smoothed_sums(points, matrices, tables, 0.0)[:, 0] == pytest.approx(cells.mean(axis=1))
-
-
-def test_portable_functions_equals_oracle() -> None:
-    """Against mpmath: a few units in the last place. Nothing here calls the C library's functions."""
-    for x in [*(10.0 ** RNG.uniform(-300, 300, 200)).tolist(), 1.0, 0.5, 5e-324]:
-        assert portable.logarithm(x) == pytest.approx(float(mpmath.log(x)), rel=4e-16, abs=1e-17)
-    for x in RNG.uniform(-700, 300, 200).tolist():
-        assert portable.exponential(x) == pytest.approx(float(mpmath.exp(x)), rel=1e-15)
-    for turns in [*RNG.uniform(0, 4, 200).tolist(), 0.0, 0.25, 0.5, 1.0, 3.5]:
-        cosine, sine = portable.cosine_sine(turns)
-        assert cosine == pytest.approx(float(mpmath.cospi(turns)), abs=3e-16)
-        assert sine == pytest.approx(float(mpmath.sinpi(turns)), abs=3e-16)
-    levels = np.concatenate([RNG.random(30), [1e-9, 1 - 1e-9]])
-    for d in (1, 2, 3, 10):
-        for level, length in zip(levels, portable.chi_quantiles(levels, d), strict=True):
-            reached = mpmath.gammainc(d / 2, 0, float(length) ** 2 / 2, regularized=True)
-            assert float(reached) == pytest.approx(level, rel=1e-12, abs=1e-14)
 
 
 KERNELS: dict[str, kernels.Kernel] = {
