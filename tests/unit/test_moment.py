@@ -357,6 +357,13 @@ def test_the_cipher_reproduces_the_published_vectors(key: str, counter: int, non
     assert oracle.chacha_block(words(key), counter, words(nonce)) == found[0].tolist()
 
 
+def test_every_lane_is_its_own_block() -> None:
+    found = blocks(SECRET.tolist(), 2**32 - 3, [7, 8, 9])
+    for lane in (0, 2, 3, 17, LANES - 1):
+        assert oracle.chacha_block(SECRET.tolist(), (2**32 - 3 + lane) % 2**32, [7, 8, 9]) == found[lane].tolist()
+    assert len(np.unique(found, axis=0)) == LANES
+
+
 @pytest.mark.parametrize(("p", "size"), [(0.1, 12), (0.25, 51), (1 / 3, 12), (0.75, 51), (1.0, 51)])
 def test_projection_equals_the_oracle(p: float, size: int) -> None:
     prints = np.array([0, 1, 2**64 - 1, 0x0123456789ABCDEF], np.uint64)
