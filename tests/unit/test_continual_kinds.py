@@ -160,11 +160,12 @@ def test_a_record_moves_all_publications_by_what_is_stated_at_most(name: str, re
     assert worst > (0.6 if relation == "replace" else 0.9 if design != "recurrence" else 0.8)
 
 
+# Tables take long; on two days in a row a user of theirs comes nearest to the bound.
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(
     ("name", "design", "user_days", "apart"),
-    [(*path, *days) for path in PATHS for days in ((2, 1), (3, 2)) if days == (3, 2) or path[0] != "table"],
+    [(*path, *days) for path in PATHS for days in ((2, 1), (3, 2)) if days == (2, 1) or path[0] != "table"],
 )
 def test_a_user_of_several_days_moves_all_publications_by_what_is_stated_at_most(
     name: str, design: Any, user_days: int, apart: int, relation: str
