@@ -55,7 +55,7 @@ DESIGNS = [
         "Recurrence.step",
         "(state.sum(axis=0) >> self.guard)",
         "2 * (state.sum(axis=0) >> self.guard)",
-        f"{_DESIGNS} decoded",
+        f"{_STREAM} every_run_of_days",
         "the buffers of a recurrence enter twice",
     ),
     Mutant(
@@ -63,7 +63,7 @@ DESIGNS = [
         "Recurrence.sensitivity",
         "squared = self.column_squared(unit.days, unit.apart)",
         "squared = self.column_squared(1, unit.apart)",
-        f"{_DESIGNS} no_pair",
+        f"{_KINDS} a_user_of_several_days␣and␣counts␣and␣recurrence",
         "a user of many days is taken for one of a single day",
     ),
     Mutant(

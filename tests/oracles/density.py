@@ -19,10 +19,6 @@ def bits(x: float) -> int:
     return struct.unpack("<Q", struct.pack("<d", x))[0]
 
 
-def folded_column(point: list[float], direction: list[float], offset: float, width: int) -> int:
-    return math.floor(dot(point, direction) + offset) % width
-
-
 def hashed_column(
     point: list[float], directions: list[list[float]], offsets: list[float], row_key: int, width: int
 ) -> int:
@@ -30,10 +26,6 @@ def hashed_column(
     for direction, offset in zip(directions, offsets, strict=True):
         state = mix(state ^ bits(float(math.floor(dot(point, direction) + offset))))
     return ((state >> 32) * width) >> 32
-
-
-def sign_column(point: list[float], directions: list[list[float]]) -> int:
-    return sum(1 << p for p, direction in enumerate(directions) if dot(point, direction) >= 0)
 
 
 def smoothed_sum(point: list[float], directions: list[list[list[float]]], table: list[list[int]], smoothing: float):
@@ -45,27 +37,3 @@ def smoothed_sum(point: list[float], directions: list[list[list[float]]], table:
         for cell, counter in enumerate(row):
             total += counter * math.prod(w if cell >> p & 1 else 1 - w for p, w in enumerate(upper))
     return total / len(table)
-
-
-def orthonormal(vectors: list[list[float]]) -> list[list[float]]:
-    result: list[list[float]] = []
-    for vector in vectors:
-        rest = vector
-        for done in result:
-            inner = dot(rest, done)
-            rest = [x - inner * y for x, y in zip(rest, done, strict=True)]
-        length = math.sqrt(dot(rest, rest))
-        result.append([x / length for x in rest])
-    return result
-
-
-def lattice_error(rows: int, dims: int, factor: int) -> float:
-    """P₂ of a Korobov lattice, plus one."""
-    total = 0.0
-    for i in range(rows):
-        product = 1.0
-        for j in range(dims):
-            x = i * pow(factor, j, rows) % rows / rows
-            product *= 1 + 2 * math.pi**2 * (x * x - x + 1 / 6)
-        total += product
-    return total / rows

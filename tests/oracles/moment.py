@@ -11,7 +11,7 @@ MASK = 0xFFFFFFFF
 Counts = tuple[int, ...]
 
 
-def chacha_block(key: Sequence[int], counter: int, nonce: Sequence[int], rounds: int = 20) -> list[int]:
+def chacha_block(key: Sequence[int], counter: int, nonce: Sequence[int]) -> list[int]:
     """One block of RFC 8439, as 16 words."""
     start = [0x61707865, 0x3320646E, 0x79622D32, 0x6B206574, *key, counter, *nonce]
     x = list(start)
@@ -24,7 +24,7 @@ def chacha_block(key: Sequence[int], counter: int, nonce: Sequence[int], rounds:
             x[into] = (x[into] + x[other]) & MASK
             x[rotated] = turn(x[rotated] ^ x[into], by)
 
-    for _ in range(rounds // 2):
+    for _ in range(10):
         for i in range(4):
             quarter(i, i + 4, i + 8, i + 12)
         for i in range(4):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,7 @@ from dpsketch._compiled.vectors import whole_vectors
 from dpsketch.core.laws import Additive
 from dpsketch.errors import InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
-from dpsketch.privacy import GaussianCost
-from dpsketch.sketches.density.class_spec import MOMENTS, SIZES, STEPS, SUMS, WAVES, EmbeddingMap, fitting_waves
+from dpsketch.sketches.density.class_spec import MOMENTS, SIZES, STEPS, SUMS, WAVES, EmbeddingMap
 from dpsketch.sketches.density.class_sums import PrivateClassSums
 
 RNG = np.random.default_rng(8)
@@ -88,18 +86,9 @@ def oracle(point: np.ndarray, steps: int, unit_length: bool, limit: int) -> list
 @pytest.mark.parametrize("unit_length", [False, True])
 @pytest.mark.parametrize("steps", [1 << 16, 1 << 10, 1 << 20])
 def test_integers_are_those_of_the_oracle_and_never_too_long(steps: int, unit_length: bool, limit: int) -> None:
-    points = np.concatenate(
-        [
-            RNG.normal(size=(40, 5)),
-            RNG.normal(size=(40, 5)) * 1e-6,
-            np.eye(5),
-            -np.eye(5),
-            np.zeros((1, 5)),
-            np.full((1, 5), 1e300),
-            np.nextafter(np.ones((1, 5)) / math.sqrt(5), 1),
-            np.sign(RNG.normal(size=(10, 5))) / math.sqrt(5),
-        ]
-    )
+    edges = [np.eye(5), -np.eye(5), np.zeros((1, 5)), np.full((1, 5), 1e300)]
+    edges += [np.nextafter(np.ones((1, 5)) / math.sqrt(5), 1), np.sign(RNG.normal(size=(10, 5))) / math.sqrt(5)]
+    points = np.concatenate([RNG.normal(size=(40, 5)), RNG.normal(size=(40, 5)) * 1e-6, *edges])
     out = np.empty(points.shape, np.int64)
     whole_vectors(points, steps, unit_length, limit, out)
     assert out.tolist() == [oracle(point, steps, unit_length, limit) for point in points]
@@ -139,7 +128,7 @@ def test_directions_are_multiplied_exactly(form: str) -> None:
         assert shape.integers(point[None])[0].tolist() == oracle(np.array(measured), STEPS, True, shape.limit)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["plain", "public", "pure public", "scaled"])
 def test_a_record_counts_alike_in_every_batch(form: str) -> None:
     """What a fit of 70 records adds to that of the first is the sum of their integers, taken one by one."""
     X, y = records(70)
@@ -204,16 +193,6 @@ def test_waves_tell_kinds_of_record_apart_that_a_sum_cannot() -> None:
     assert waves.score(Z, u) > 0.95
 
 
-def test_waves_are_left_out_where_they_would_not_pay() -> None:
-    X, y = records(20)
-    for without in ({}, {"expected_records": 100}, {"expected_records": 10**9, "delta": 0}):
-        assert fit(X, y, **without).waves is None
-    scaled = fit(X, y, kernel="linear", bounds=(-2, 2), expected_records=10**9)  # no vectors of length 1
-    assert (scaled.waves, scaled.moments is None) == (None, False)
-    assert fitting_waves(192, 4096, 1) is not None
-    assert fitting_waves(192, 4097, 1) is None  # their sums would take more than 128 MiB
-
-
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 @pytest.mark.parametrize("form", FORMS)
 def test_one_record_moves_no_part_by_more_than_is_paid_for(form: str, neighbours: str) -> None:
@@ -228,16 +207,14 @@ def test_one_record_moves_no_part_by_more_than_is_paid_for(form: str, neighbours
     if neighbours == "replace":
         for vector, label in ((-X[0], y[0]), (X[0], (y[0] + 1) % 3), (-X[0], (y[0] + 1) % 3), (1e6 * direction, y[0])):
             others.append((np.vstack([vector, X[1:]]), np.append(label, y[1:])))
-    largest = dict.fromkeys(bounds, Fraction(0))
+    largest = dict.fromkeys(bounds, 0.0)
     for other in others:
         for name, difference in moved(given, (X, y), other).items():
             bound = bounds[name]
             assert np.sum(difference.astype(np.float64) ** 2) <= bound.l2**2 * (1 + 1e-12)
             if isinstance(paid[name].noise, DiscreteLaplace):
                 assert np.abs(difference).sum() <= bound.l1
-            largest[name] = max(
-                largest[name], Fraction(float(np.sum(difference.astype(np.float64) ** 2)) / bound.l2**2)
-            )
+            largest[name] = max(largest[name], float(np.sum(difference.astype(np.float64) ** 2)) / bound.l2**2)
     if form == "plain":
         assert largest[SUMS] > 0.99  # and no less is needed
 
@@ -255,19 +232,16 @@ def test_a_user_moves_as_far_as_all_of_their_records() -> None:
     assert moves.keys() == {SUMS, MOMENTS, SIZES, WAVES}
     for name, difference in moves.items():
         assert 0.9 < math.sqrt(np.sum(difference.astype(float) ** 2)) / paid[name].table.between("add_remove").l2 <= 1
-    with pytest.raises(InvalidInput, match="users"):
-        model(unit=unit).fit(X, y)
-    with pytest.raises(InvalidInput, match="protects records"):
-        model().fit(X, y, users)
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("form", ["plain", "moments", "pure"])
+@pytest.mark.parametrize("form", ["plain", "pure"])
 def test_the_noise_is_what_was_paid_for(form: str) -> None:
     """Drawn noise, what is released less the counts: its variance is within 6 standard errors of the stated law's.
 
     False positives: below 1e-8 for Gaussian parts, below 1e-5 for Laplace ones. Power: noise of 0.8 times the scale has
-    0.64 of the variance, which is 18 standard errors or more away with the 5,000 values of each part here.
+    0.64 of the variance, which is 11 standard errors away with the 5,000 Laplace values here, and 18 with Gaussian
+    ones. What goes beside the sums is held in :mod:`tests.privacy.test_class_privacy`.
     """
     X, y = records(6)
     given = FORMS[form]
@@ -287,38 +261,6 @@ def test_the_noise_is_what_was_paid_for(form: str) -> None:
     assert far(0.8 * drawn) > 6
     for apart in (1, shape.kept, exact.size):  # coordinates, classes, fits
         assert abs(np.corrcoef(drawn[:-apart], drawn[apart:])[0, 1]) < 6 / math.sqrt(len(drawn))
-    if form == "plain":
-        (cost,) = fits[0].guarantee_.costs
-        assert isinstance(cost, GaussianCost)
-        assert law.sigma == pytest.approx(STEPS / cost.mu)
-    if form == "moments":
-        assert len(fits[0].sums_.sizes) == 3
-        sizes = np.concatenate([one.sums_.sizes - np.bincount(y, minlength=3) for one in fits])
-        assert np.std(sizes) == pytest.approx(math.sqrt(paid[SIZES].noise.variance), rel=0.35)
-        spread = np.concatenate([np.diag(one.sums_.moments) for one in fits])
-        assert np.std(spread) == pytest.approx(fits[0].sums_._deviation("moments", 5 * 2**20), rel=0.2)
-        law = paid[WAVES].noise
-        waves = fits[0].sums_.waves
-        counted = np.zeros((3, waves.features), np.int64)
-        waves.add(counted, y, shape.integers(X) / STEPS)
-        drawn = np.concatenate([(one.sums_.wave_sums - counted).ravel() for one in fits[:2]]).astype(float)
-        assert far(drawn) < 6
-        assert far(0.8 * drawn) > 6
-        assert math.sqrt(law.variance) == pytest.approx(fits[0].sums_._deviation("waves", 1))
-
-
-@pytest.mark.parametrize("form", [name for name in FORMS if name != "pure public"])
-def test_it_learns(form: str) -> None:
-    X, y = records(3000)
-    Z, u = records(500)
-    with seeded_noise_for_tests_only(2):
-        fitted = model(**FORMS[form]).fit(X, y)
-    assert fitted.score(Z, u) > 0.9
-    assert np.array_equal(fitted.predict(Z), fitted.classes_[fitted.decision_function(Z).argmax(axis=1)])
-    shares = fitted.predict_proba(Z)
-    assert shares.sum(axis=1) == pytest.approx(np.ones(500))
-    assert np.array_equal(shares.argmax(axis=1), fitted.decision_function(Z).argmax(axis=1))
-    assert fitted.kernel_sums(Z).shape == (500, 3)
 
 
 def test_sizes_and_empty_classes_do_not_sway_the_score() -> None:
@@ -360,76 +302,19 @@ def test_coordinates_with_little_but_noise_do_not_blur_a_classs_length() -> None
         scores = fitted.kernel_sums(Z) / np.sqrt(squares)
         plain.append(np.mean(scores.argmax(axis=1) == u))
     assert np.mean(weighted) > np.mean(plain) + 0.02
-    # Lengths of all classes together are what they were: scores stay about as large.
-    own = np.arange(len(u)), u
-    assert np.median(fitted.decision_function(Z)[own] / scores[own]) == pytest.approx(1.0, abs=0.1)
 
 
-def test_another_kernel_leaves_nothing_of_the_fit_before() -> None:
-    X, y = records(300)
-    fitted = model().fit(X, y)
-    assert fitted.sums_ is not None
-    fitted.set_params(bounds=(-1, 1), rows=10).fit(X, y)
-    assert fitted.sums_ is None
-    assert len(fitted.densities_) == 3
-    fitted.set_params(bounds=None).fit(X, y)
-    assert fitted.densities_ is None
+def test_what_makes_no_sense_is_refused() -> None:
+    wrong: list[dict[str, Any]] = [{"public": public} for public in (PUBLIC[:, :3], [[math.nan] * DIM] * 2)]
+    wrong += [{"dims": 4}, {"public": PUBLIC, "dims": DIM + 1}, {"expected_records": -1}]
+    for changes in (*wrong, {"unit": dps.per_record(max_weight=2)}):
+        with pytest.raises(InvalidInput, match=r"public=|dims|expected_records|max_weight"):
+            model(**changes).fit(*records(20))
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"dims": 4}, "dims= goes with"),
-        ({"public": PUBLIC[:, :3]}, "public="),
-        ({"public": PUBLIC[:1]}, "public="),
-        ({"public": [[math.nan] * DIM] * 2}, "public="),
-        ({"public": [["a"] * DIM] * 2}, "public="),
-        ({"public": PUBLIC, "dims": DIM + 1}, "dims"),
-        ({"expected_records": -1}, "expected_records"),
-        ({"epsilon": None}, "needs a budget"),
-        ({"classes": None}, "public list"),
-        ({"unit": dps.per_record(max_weight=2)}, "max_weight"),
-        ({"kernel": "angular"}, "public bounds"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(changes: dict[str, Any], message: str) -> None:
-    X, y = records(20)
-    with pytest.raises(InvalidInput, match=message):
-        model(**changes).fit(X, y)
-
-
-@pytest.mark.parametrize(
-    ("X", "y"),
-    [
-        ([0.7654321, 0.5], [0, 1]),
-        (np.array([[0.7654321 + 1j, 0.5], [0.5, 0.5]]), [0, 1]),
-        ([["0.7654321x", 0.5], [0.5, 0.5]], [0, 1]),
-        ([[0.5, 0.5]] * 7654, [[0, 1]] * 7654),
-        ([[0.5, 0.5]] * 7654, [0, 1]),
-    ],
-    ids=["flat", "complex", "text", "labels in rows", "too few labels"],
-)
-def test_no_message_quotes_a_record_or_says_how_many_there_are(X: Any, y: Any) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        model(classes=[0, 1]).fit(X, y)
-    assert "765" not in str(refused.value)
-    assert refused.value.__context__ is None
-
-
-def test_vectors_of_one_coordinate_have_one_direction() -> None:
-    fitted = model(public=PUBLIC[:, :1], epsilon=50.0).fit([[0.5], [-0.5], [0.9]] * 200, [0, 1, 2] * 200)
-    assert fitted.sums_.sums.shape == (3, 1)
-
-
-def test_the_guarantee_says_what_was_drawn_and_every_fit_is_charged(tmp_path: Any) -> None:
-    X, y = records(50)
-    ledger = dps.Ledger(f"sqlite:///{tmp_path}/budget.db")
-    ledger.create("texts", epsilon=1.2, delta=1e-5, unit=dps.per_record())
-    charged = model(ledger=ledger, dataset="texts").fit(X, y)
-    assert "every class's sum" in str(charged.guarantee_)
-    assert (charged.guarantee_.epsilon, charged.guarantee_.delta) == (1.0, 1e-5)
-    with pytest.raises(dps.BudgetExceeded):
-        charged.fit(X, y)
-    words = str(model(**FORMS["moments"]).fit(X, y).guarantee_)
-    assert "second moments" in words
-    assert "class sizes" in words
+def test_no_message_quotes_a_record_or_says_how_many_there_are() -> None:
+    for X in ([["0.7654321x", 0.5], [0.5, 0.5]], [[0.5, 0.5]] * 7654):
+        with pytest.raises(InvalidInput) as refused:
+            model(classes=[0, 1]).fit(X, [0, 1])
+        assert "765" not in str(refused.value)
+        assert refused.value.__context__ is None

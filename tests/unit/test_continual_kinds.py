@@ -17,7 +17,7 @@ import pytest
 import dpsketch as dps
 from dpsketch import files
 from dpsketch.core.permit import Handle
-from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, SketchBroken
+from dpsketch.errors import DpsketchError, InvalidInput
 from dpsketch.sketches.continual.windows import split, window_law
 
 GAUSSIAN = {"epsilon": 2.0, "delta": 1e-5}
@@ -88,6 +88,10 @@ CASES = {
     ),
 }
 RELATIONS = ("add_remove", "replace")
+# Every kind without floors, those whose tables are cheap with them, and every design once.
+PATHS = [*((name, "banded") for name in CASES), *((name, "recurrence") for name in CASES if name != "table")]
+PATHS += [("counts", "daily"), ("counts", "blocks"), ("counts", "tree"), ("heavy", "daily")]
+SEIZABLE = ("counts", "pan-private")
 
 
 @pytest.fixture
@@ -122,41 +126,49 @@ def stated(sketch: Any) -> Any:
     return law.design.sensitivity(law.contribution, law.horizon)
 
 
-@pytest.mark.usefixtures("exact")
-@pytest.mark.parametrize("design", ["recurrence", "banded", "daily", "tree"])
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("name", CASES)
-def test_a_record_moves_all_publications_by_what_is_stated_at_most(name: str, relation: str, design: Any) -> None:
-    """Added, removed, replaced on its day, moved to another day, replaced by a null; and the worst is near."""
-    case = CASES[name]
-    unit = dps.per_record(neighbours=relation, max_weight=3 if case.weighs else 1)
-    worst, bound = 0.0, None
-    null = None if not isinstance(case.same[0], list) else [float("nan")]
-    found: dict[Any, np.ndarray] = {}
-    mine: list[dict[int, Any]] = [{}, {0: case.same[0]}, {1: case.same[0]}, {0: null}, {2: case.other[0]}]
-    mine += [{0: case.other[0]}, {0: case.other[1]}]
-    for i, own in enumerate(mine):
-        days = [([*case.crowd, *([own[day]] if day in own else [])], []) for day in range(DAYS)]
-        sketch = begun(case, unit, design=design)
-        found[i], bound = published(sketch, days, case, 3.0), stated(sketch)
-    for one, two in itertools.permutations(found, 2):
-        nothing = {0, 3}  # no record, or one without a key: which is a record that counts for nothing
+def furthest(found: list[np.ndarray], relation: str, bound: Any, nothing: set[int]) -> float:
+    """The largest share of the bound that neighbouring streams lie apart, all of which keep to it."""
+    worst = 0.0
+    for one, two in itertools.permutations(range(len(found)), 2):
         if relation == "add_remove" and not {one, two} & nothing:
             continue
         moved = found[one] - found[two]
         assert np.abs(moved).sum() <= bound.l1
         assert math.sqrt(np.sum(moved**2)) <= bound.l2
         worst = max(worst, math.sqrt(np.sum(moved**2)) / bound.l2)
-    assert worst > (0.6 if relation == "replace" else 0.9 if design != "recurrence" else 0.8)
+    return worst
 
 
 @pytest.mark.usefixtures("exact")
-@pytest.mark.parametrize("design", ["recurrence", "banded", "tree"])
-@pytest.mark.parametrize(("user_days", "apart"), [(1, 1), (2, 1), (3, 2)])
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "design"), [*PATHS, SEIZABLE])
+def test_a_record_moves_all_publications_by_what_is_stated_at_most(name: str, relation: str, design: Any) -> None:
+    """Added, removed, replaced on its day, moved to another day, replaced by a null; and the worst is near."""
+    case = CASES[name]
+    unit = dps.per_record(neighbours=relation, max_weight=3 if case.weighs else 1)
+    null = None if not isinstance(case.same[0], list) else [float("nan")]
+    found = []
+    mine: list[dict[int, Any]] = [{}, {0: case.same[0]}, {1: case.same[0]}, {0: null}, {2: case.other[0]}]
+    mine += [{0: case.other[0]}, {0: case.other[1]}]
+    for own in mine:
+        days = [([*case.crowd, *([own[day]] if day in own else [])], []) for day in range(DAYS)]
+        sketch = begun(case, unit, design=design)
+        found.append(published(sketch, days, case, 3.0))
+        bound = stated(sketch)
+    # No record, or one without a key: which is a record that counts for nothing.
+    worst = furthest(found, relation, bound, nothing={0, 3})
+    assert worst > (0.6 if relation == "replace" else 0.9 if design != "recurrence" else 0.8)
+
+
+# Tables take long; on two days in a row a user of theirs comes nearest to the bound.
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(
+    ("name", "design", "user_days", "apart"),
+    [(*path, *days) for path in PATHS for days in ((2, 1), (3, 2)) if days == (2, 1) or path[0] != "table"],
+)
 def test_a_user_of_several_days_moves_all_publications_by_what_is_stated_at_most(
-    name: str, relation: str, user_days: int, apart: int, design: Any
+    name: str, design: Any, user_days: int, apart: int, relation: str
 ) -> None:
     """A user who comes every day with more than counts, one who comes late, and one in the place of the other."""
     case = CASES[name]
@@ -172,33 +184,21 @@ def test_a_user_of_several_days_moves_all_publications_by_what_is_stated_at_most
     found = []
     for own in schedules:
         # The crowd is a new one on every day, so that nobody else is dropped.
-        days = [
-            (
-                [*case.crowd, *own.get(day, [])],
-                [*(f"{each} of {day}" for each in crowd), *["me"] * len(own.get(day, []))],
-            )
-            for day in range(DAYS)
-        ]
+        days = []
+        for day in range(DAYS):
+            mine = own.get(day, [])
+            days.append(([*case.crowd, *mine], [*(f"{each} of {day}" for each in crowd), *["me"] * len(mine)]))
         sketch = begun(case, unit, design=design, user_days=user_days, days_apart=apart)
         found.append(published(sketch, days, case, 9.0))
         bound = stated(sketch)
-    worst = 0.0
-    for one, two in itertools.permutations(range(len(found)), 2):
-        if relation == "add_remove" and 0 not in (one, two):
-            continue
-        moved = found[one] - found[two]
-        assert np.abs(moved).sum() <= bound.l1
-        assert math.sqrt(np.sum(moved**2)) <= bound.l2
-        worst = max(worst, math.sqrt(np.sum(moved**2)) / bound.l2)
-    assert worst > 0.4
+    assert furthest(found, relation, bound, nothing={0}) > 0.4
 
 
 @pytest.mark.usefixtures("exact")
-@pytest.mark.parametrize("budget", [GAUSSIAN, PURE], ids=["gaussian", "pure"])
 @pytest.mark.parametrize("name", CASES)
-def test_without_noise_a_window_is_what_one_sketch_of_its_days_holds(name: str, budget: dict[str, float]) -> None:
+def test_without_noise_a_window_is_what_one_sketch_of_its_days_holds(name: str) -> None:
     case, unit = CASES[name], dps.per_record()
-    sketch = begun(case, unit, budget)
+    sketch = begun(case, unit, PURE if name in ("table", "heavy") else GAUSSIAN)
     whole = sketch.empty_day()
     for day in range(4):
         records = [*case.crowd, *case.same * (day + 1)]
@@ -228,16 +228,14 @@ def test_the_noise_of_a_window_is_what_its_release_says(name: str) -> None:
             assert abs(float(np.mean(table**2)) / law.variance - 1) < slack, part
 
 
-@pytest.mark.parametrize("level", ["record", "user"])
 @pytest.mark.parametrize("name", CASES)
-def test_a_stream_goes_on_from_its_file_to_the_byte(name: str, level: str) -> None:
-    case, user = CASES[name], level == "user"
-    unit = dps.per_user(max_keys=2) if user else dps.per_record()
-    sketch = begun(case, unit, user_days=2 if user else None, first_day="2026-01-01")
+def test_a_stream_goes_on_from_its_file_to_the_byte(name: str) -> None:
+    case = CASES[name]
+    sketch = begun(case, dps.per_user(max_keys=2), user_days=2, first_day="2026-01-01")
     for day in range(2):
-        positional, given = case.day(case.crowd, [f"{day}"] * len(case.crowd) if user else None)
+        positional, given = case.day(case.crowd, [f"{day}"] * len(case.crowd))
         sketch.day(*positional, **given)
-    positional, given = case.day(case.same, ["me"] * 2 if user else None)
+    positional, given = case.day(case.same, ["me"] * 2)
     sketch.update(*positional, **given)
     data = sketch.to_sensitive_bytes()
     again = dps.load_sensitive(data)
@@ -249,21 +247,6 @@ def test_a_stream_goes_on_from_its_file_to_the_byte(name: str, level: str) -> No
     loaded = dps.load(files.encode(release.to_document()))
     assert type(loaded) is type(release)
     assert files.encode(loaded.to_document()) == files.encode(release.to_document())
-    if user and not case.frames:
-        with pytest.raises(InvalidInput):
-            dps.load_sensitive(data).update(case.same, users=["me"] * 2)  # the second update of a day
-
-
-@pytest.mark.parametrize("name", ["heavy", "density", "sketched ranges"])
-def test_a_file_whose_tables_enter_more_often_than_was_paid_for_is_refused(name: str) -> None:
-    sketch = begun(CASES[name], dps.per_record())
-    sketch.publish_day()
-    document = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
-    (law,) = document.header["receipt"]["laws"]
-    law["scales"] = [2 * scale for scale in law["scales"]]
-    forged = files.encode(document)
-    with pytest.raises(FileRefused, match="guarantee"):
-        dps.load_sensitive(forged)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -281,66 +264,9 @@ def test_curves_and_changes_are_those_of_the_windows(name: str) -> None:
     assert np.all(wide.high - wide.low > curve.high - curve.low)
     before = sketch.between(1, 2).ask(case.asked, 0.95)
     change = sketch.change(case.asked, (3, 4), (1, 2))
-    assert change.low[0] <= change.value[0] <= change.high[0]
     if name not in ("counts", "heavy"):  # whose location estimates are chosen by the table
         assert math.isclose(change.value[0], last.value[0] - before.value[0], abs_tol=1e-6)
     sketch.plot(case.asked, window=1)
-
-
-def test_the_change_between_overlapping_windows_has_the_noise_of_what_differs() -> None:
-    """Days 1 to 5 less days 1 to 4 is day 5: noise they share is gone, where adding variances would double it."""
-    sketch = begun(CASES["histogram"], dps.per_record())
-    for _ in range(5):
-        sketch.publish_day()
-    change, day = sketch.change(5, (1, 5), (1, 4)), sketch.between(5, 5).estimate([5])
-    assert math.isclose(change.value[0], day.value[0], abs_tol=1e-9)
-    assert math.isclose(change.high[0] - change.value[0], day.high[0] - day.value[0])
-
-
-@pytest.mark.parametrize("budget", [GAUSSIAN, PURE, {"epsilon": 1e6, "delta": 1e-6}], ids=str)
-@pytest.mark.parametrize("name", CASES)
-def test_a_window_less_itself_is_nothing(name: str, budget: dict[str, float]) -> None:
-    """No noise is left, and none where so much is spent that it rounds to nothing."""
-    sketch = begun(CASES[name], dps.per_record(), budget)
-    positional, _ = CASES[name].day(CASES[name].crowd)
-    sketch.day(*positional)
-    change = sketch.change(CASES[name].asked, (1, 1), (1, 1))
-    assert math.isclose(change.value[0], 0.0, abs_tol=1e-9)
-    assert change.low[0] <= 0 <= change.high[0]
-
-
-def test_quantiles_over_time_follow_the_days() -> None:
-    sketch = dps.ContinualSketch(dps.RangeSketch(bits=10, unit=dps.per_record()), days=30, epsilon=8, delta=1e-6)
-    for day in range(4):
-        sketch.day(np.arange(100 * day, 100 * day + 100).repeat(50))
-    medians = sketch.curve(0.5, window=1)
-    assert np.all(np.abs(medians.value - [49, 149, 249, 349]) <= 5)
-    assert sketch.change(0.5, (4, 4), (1, 1)).low[0] > 200
-
-
-def test_the_top_of_a_window_is_found_without_candidates() -> None:
-    sketch = dps.ContinualSketch(
-        dps.HeavyHitters(rows=5, width=256, key_bytes=8, unit=dps.per_record()), days=30, epsilon=4, delta=1e-6
-    )
-    for name in ("monday", "tuesday", "tuesday"):
-        sketch.day([name] * 4000)
-    assert sketch.between(1, 1).top().key == ["monday"]
-    assert sketch.between(2, 3).top().key == ["tuesday"]
-    assert sketch.total().top().key == ["tuesday", "monday"]
-
-
-def test_frames_by_name_for_keys_and_points() -> None:
-    table = pa.table({"x": [1.0, 2.0, None], "y": [0.0, 1.0, 1.0], "who": ["a", "b", "c"]})
-    kernel = dps.kernels.Euclidean(dim=2, bandwidth=1.0)
-    density = dps.DensitySketch(kernel=kernel, rows=4, width=8, unit=dps.per_user(max_keys=1))
-    sketch = dps.ContinualSketch(density, days=5, user_days=1, **GAUSSIAN)
-    sketch.day(table, points=["x", "y"], user="who")
-    assert sketch.skipped_nulls == 1
-    sketch.day(table, points=["x", "y"], user="who")
-    assert sketch.dropped_records == 3
-    keys = dps.ContinualSketch(dps.Histogram(unit=dps.per_record()), keys=["a", "z"], days=5, **GAUSSIAN)
-    keys.day(table, key="who")
-    assert keys.skipped_nulls == 2  # not on the list
 
 
 @pytest.mark.usefixtures("exact")
@@ -367,16 +293,14 @@ def test_a_value_outside_the_domain_keeps_no_day_from_coming() -> None:
 def test_a_user_has_no_more_listed_keys_than_the_list_has() -> None:
     """Ten keys a user of a list of two: noise for two."""
     unit = dps.per_user(max_keys=10)
-    noise = [
-        dps.ContinualSketch(
-            dps.Histogram(unit=one, key_type="text"), keys=["a", "b"], days=9, epsilon=1.0, delta=1e-6
-        )._stream.law.noise.sigma
+    streams = [
+        dps.ContinualSketch(dps.Histogram(unit=one, key_type="text"), keys=["a", "b"], days=9, **GAUSSIAN)
         for one in (unit, dps.per_user(max_keys=2))
     ]
-    assert noise[0] == noise[1]
+    assert streams[0]._stream.law.noise == streams[1]._stream.law.noise
 
 
-def test_a_refused_update_leaves_users_free_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_update_leaves_users_free_to_come() -> None:
     case = CASES["ranges"]
     sketch = begun(case, dps.per_user(max_keys=2), user_days=1)
     with pytest.raises(InvalidInput):
@@ -384,16 +308,6 @@ def test_a_refused_update_leaves_users_free_to_come(monkeypatch: pytest.MonkeyPa
     sketch.publish_day()
     sketch.update([1], users=["me"])
     assert sketch.dropped_records == 0
-    sketch.publish_day()
-
-    def interrupted(*given: Any, **names: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(type(sketch._today), "_add", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        sketch.update([1], users=["you"])
-    with pytest.raises(SketchBroken):
-        sketch.publish_day()
 
 
 def test_what_cannot_be_published_day_after_day_is_refused() -> None:
@@ -401,24 +315,17 @@ def test_what_cannot_be_published_day_after_day_is_refused() -> None:
     full = dps.RangeSketch(bits=4, unit=record)
     full.update([1])
     one_row = dps.DensitySketch(kernel=PLANE, rows=4, unit=record, placement="one_row")
-    stated = dps.sum("x", bounds=(0, 1))
     users: dict[str, Any] = {"by": "g", "user": "u", "max_records": 3}
     refused: list[tuple[Any, dict[str, Any], str]] = [
         (dps.Table(by="g"), {}, "public list of groups"),
-        (dps.Table(by="g"), {"keys": []}, "at least one group"),
         (dps.Table(by="g", columns=[dps.sum("x")]), {"keys": ["a"]}, "state them"),
-        (dps.Table(**users, columns=[stated]), {"keys": ["a"]}, "state them"),
         (dps.Table(by="g", columns=[dps.quantiles("x", [0.5])]), {"keys": ["a"]}, "no quantiles"),
         (dps.Table(**users, max_keys=1, columns=[dps.mean("x", bounds=(0, 1))]), {"keys": ["a"]}, "over='users'"),
         (dps.DistinctSketch(unit=record), {}, "one of"),
-        (dps.VoteHistogram(unit=record, max_counters=8), {}, "one of"),
         (full, {}, "empty"),
         (one_row, {}, "every row"),
         (dps.Histogram(unit=unit), {"keys": ["a"]}, "state max_keys="),
-        (dps.Histogram(unit=record), {"keys": []}, "at least one"),
         (dps.Histogram(unit=record), {"keys": ["a", None]}, "null"),
-        (dps.RangeSketch(bits=4, unit=record), {"keys": [1]}, "leave it out"),
-        (dps.RangeSketch(bits=4, unit=record), {"user_days": 2}, "per_user"),
     ]
     for sketch, given, words in refused:
         with pytest.raises(DpsketchError, match=words):

@@ -13,14 +13,11 @@ import dpsketch as dps
 from dpsketch import noise
 from dpsketch._compiled import decoding as messages
 from dpsketch._compiled.decoding import expect
-from dpsketch.sketches.countsketch.decoding import joint_decode
-from dpsketch.sketches.countsketch.estimates import Location
 from dpsketch.sketches.countsketch.messages import Attempt
 from oracles import decoding as oracle
 
 
-@pytest.mark.parametrize("signed", [False, True])
-@pytest.mark.parametrize("rows", [3, 5, 8])
+@pytest.mark.parametrize(("rows", "signed"), [(3, False), (5, True), (8, False)])
 def test_a_sweep_is_the_oracles(rows: int, signed: bool) -> None:
     rng = np.random.default_rng(rows)
     width, keys = 16, 20
@@ -67,57 +64,21 @@ def test_expectations_are_the_oracles(signed: bool) -> None:
     rng = np.random.default_rng(4)
     weights, scales = np.array([0.9, 0.05, 0.04, 0.01]), np.array([0.0, 4.0, 400.0, 1e6])
     variances = np.exp(rng.uniform(0, 12, 100))
-    readings = rng.uniform(-12, 12, 100) * np.sqrt(variances)
-    readings[::10] *= 3
-    readings = np.maximum(readings, -24 * np.sqrt(variances))
+    readings = np.maximum(rng.uniform(-36, 36, 100), -24) * np.sqrt(variances)
     means, rest, shares = np.empty(100), np.empty(100), np.empty((4, 60))
     expect(readings.copy(), variances, weights, scales, signed, means, rest, shares)
-    assert np.allclose(shares.sum(axis=0), 1)
-    expected = np.array(
-        [oracle.expectation(*one, weights, scales, signed) for one in zip(readings, variances, strict=True)]
-    )
-    deviations = np.sqrt(variances)
-    assert np.max(np.abs(means - expected[:, 0]) / deviations) < 1e-6
+    pairs = zip(readings, variances, strict=True)
+    expected = np.array([oracle.expectation(*one, weights, scales, signed) for one in pairs])
+    assert np.max(np.abs(means - expected[:, 0]) / np.sqrt(variances)) < 1e-6
     assert np.max(np.abs(rest - expected[:, 1]) / variances) < 1e-5
+    if not signed:  # so far below nothing that the oracle has no digits left
+        expect(np.full(100, -1e12), np.full(100, 4.0), weights, scales, False, means, rest, shares)
+        assert np.all((means >= 0) & (means < 0.1) & (rest >= 0) & (rest < 0.1))
 
 
-def test_a_reading_far_below_nothing_is_nothing() -> None:
-    weights, scales = np.array([0.5, 0.5]), np.array([0.0, 400.0])
-    means, rest, shares = np.empty(1), np.empty(1), np.empty((2, 1))
-    expect(np.array([-1e12]), np.array([4.0]), weights, scales, False, means, rest, shares)
-    assert 0 <= means[0] < 0.1
-    assert 0 <= rest[0] < 0.1
-
-
-def test_a_message_does_not_use_its_own_cell() -> None:
-    """Moving one key's cell in one row leaves its message to that cell where it was, and moves those to the others."""
-    rng = np.random.default_rng(1)
-    rows, width, keys = 5, 64, 30
-    cells = (rng.integers(0, width, (keys, rows)) + np.arange(rows) * width).astype(np.int32)
-    signs = np.ones((keys, rows), np.int8)
-    weights, scales = np.array([0.5, 0.5]), np.array([0.0, 400.0])
-
-    def sent(left: np.ndarray) -> np.ndarray:
-        bases, offsets, variances = np.zeros(keys), *np.zeros((2, keys, rows), np.float32)
-        messages.sweep(
-            cells, signs, bases, offsets, variances, np.arange(keys), left, np.full(left.size, 25.0), 25.0, weights,
-            scales, False, 10.0, 1.0, 0.0, np.empty(keys, np.float32), np.zeros((2, 2)),
-        )  # fmt: skip
-        return bases[:, None] + offsets
-
-    left = rng.normal(15, 5, rows * width)
-    moved = left.copy()
-    moved[cells[0, 2]] += 8
-    difference = sent(moved)[0] - sent(left)[0]
-    # To the last bit of what is kept of a message.
-    assert abs(difference[2]) < 1e-6 * abs(difference[0])
-    assert np.all(difference[[0, 1, 3, 4]] > 0)
-
-
-@pytest.mark.parametrize(("rows", "width"), [(1, 1024), (1, 4096)])
-def test_too_few_rows_are_answered_plainly(rows: int, width: int) -> None:
+def test_too_few_rows_are_answered_plainly() -> None:
     counts = np.r_[100_000, np.full(20, 1000), np.zeros(3000, np.int64)]
-    sketch = dps.CountSketch(rows=rows, width=width, unit=dps.per_record())
+    sketch = dps.CountSketch(rows=1, width=1024, unit=dps.per_record())
     sketch.update(np.arange(len(counts)), counts=counts)
     with noise.seeded_noise_for_tests_only(1):
         private = sketch.release(epsilon=1.0, delta=1e-6)
@@ -125,25 +86,6 @@ def test_too_few_rows_are_answered_plainly(rows: int, width: int) -> None:
     assert np.array_equal(plain.value, decoded.value)
     assert np.allclose(plain.low, decoded.low)
     assert abs(decoded.value[0] - 100_000) < 3000
-    # What the candidates together make of it is offered there too.
-    expected = private.decode(np.arange(len(counts)), estimator="posterior_mean").value
-    assert np.all(expected >= 0)
-    assert np.mean((expected - counts) ** 2) < np.mean((plain.value - counts) ** 2)
-
-
-def test_narrow_tables_tell_a_few_keys_apart() -> None:
-    """Six keys in three rows of eight: nearly every cell collides, and messages take all of it away."""
-    counts = np.full(6, 5000)
-    squares, held = 0.0, []
-    for seed in range(10):
-        sketch = dps.CountSketch(rows=3, width=8, unit=dps.per_record(), seed=seed)
-        sketch.update(np.arange(6), counts=counts)
-        with noise.seeded_noise_for_tests_only(seed):
-            found = sketch.release(epsilon=1.0, delta=1e-6).decode(np.arange(6))
-        squares += float(np.mean((found.value - counts) ** 2))
-        held.append(np.mean((found.low <= counts) & (counts <= found.high)))
-    assert np.sqrt(squares / 10) < 10
-    assert np.mean(held) > 0.9
 
 
 def zipf_release() -> tuple[dps.PrivateCountSketch, np.ndarray]:
@@ -163,39 +105,29 @@ def test_what_is_shown_goes_from_the_reading_towards_the_posterior_mean() -> Non
     }
     unshrunk, limited, mean = (shown[name].value for name in shown)
     half = shown["unshrunk"].high - unshrunk
-    assert np.allclose(half, unshrunk - shown["unshrunk"].low)
     assert np.array_equal(shown["limited"].low, shown["unshrunk"].low)
     # A half-width is nearly twice a standard error, and 0.4 of one is the most that a value moves.
     assert np.all(np.abs(limited - unshrunk) <= 0.25 * half)
-    assert np.all((mean - unshrunk) * (limited - unshrunk) >= 0)
     assert np.all((shown["posterior_mean"].low <= mean) & (mean <= shown["posterior_mean"].high))
     assert np.all(mean >= 0)
     errors = [float(np.mean((value - counts) ** 2)) for value in (unshrunk, limited, mean)]
     assert errors[0] > errors[1] > errors[2]
     # Heavy keys stay where they are.
     assert np.allclose(mean[:20], unshrunk[:20], rtol=0.02)
-    # The sum of keys that are small one by one: what is shrunk is not for sums.
-    small = counts < np.median(half)
-    assert abs(mean[small].sum() - counts[small].sum()) > 3 * abs(unshrunk[small].sum() - counts[small].sum())
-
-
-def test_an_estimator_that_nobody_knows_is_refused() -> None:
-    private, _ = zipf_release()
-    with pytest.raises(dps.errors.InvalidInput, match="posterior_mean"):
-        private.decode([1, 2], estimator="median")
 
 
 def test_threads_and_progress_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     private, _ = zipf_release()
+    with pytest.raises(dps.errors.InvalidInput, match="posterior_mean"):
+        private.decode([1, 2], estimator="median")
     monkeypatch.setenv("DPSKETCH_THREADS", "1")
     one = private.decode(np.arange(6000))
     monkeypatch.setenv("DPSKETCH_THREADS", "3")
-    told: list[tuple[int, int]] = []
-    three = private.decode(np.arange(6000), progress=lambda done, most: told.append((done, most)))
+    told: list[int] = []
+    three = private.decode(np.arange(6000), progress=lambda done, most: told.append(done))
     assert np.array_equal(one.value, three.value)
     assert np.array_equal(one.low, three.low)
-    assert [done for done, _ in told] == list(range(1, len(told) + 1))
-    assert len(told) <= told[0][1]
+    assert told == list(range(1, len(told) + 1))
 
 
 def test_a_key_that_took_anothers_place_gives_it_back() -> None:
@@ -236,23 +168,6 @@ def test_what_a_candidate_takes_beside_its_answer(monkeypatch: pytest.MonkeyPatc
     assert (peaks[2] - peaks[1]) / 40_000 - answer <= 72
 
 
-def test_more_candidates_go_on_from_what_was_decoded() -> None:
-    rng = np.random.default_rng(2)
-    prints = rng.integers(0, 2**64, 1000, dtype=np.uint64)
-    counts = np.where(np.arange(1000) < 300, 500, 0)
-    from dpsketch._compiled import countsketch as kernels
-
-    row_keys = rng.integers(0, 2**64, 5, dtype=np.uint64)
-    table = np.rint(rng.normal(0, 10, (5, 512))).astype(np.int64)
-    kernels.add_weighted(table, prints, row_keys, counts)
-    first = joint_decode(table, prints[:290], row_keys, 10.0, resumable=True)
-    resumed = joint_decode(table, prints, row_keys, 10.0, start=first)
-    afresh = joint_decode(table, prints, row_keys, 10.0)
-    assert not isinstance(resumed.reading, Location)
-    assert resumed.error == pytest.approx(afresh.error, rel=0.05)
-    assert np.sqrt(np.mean((resumed.values - counts) ** 2)) < 6
-
-
 def test_a_difference_of_releases_may_be_negative() -> None:
     """Counts that fell are decoded as well as counts that rose, also from a file."""
     keys = np.arange(4000)
@@ -274,23 +189,17 @@ def test_a_difference_of_releases_may_be_negative() -> None:
         assert 0.93 < np.mean((found.low <= truth) & (truth <= found.high)) < 0.98
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-def test_sums_that_no_counter_holds_are_refused(sign: int) -> None:
-    sketch = dps.CountSketch(rows=1, width=2, unit=dps.per_record())
-    with noise.seeded_noise_for_tests_only(1):
-        private = sketch.release(epsilon=1.0, delta=1e-6)
-    document = private.to_document()
+def test_sums_that_no_counter_holds_are_refused() -> None:
+    document = dps.CountSketch(rows=1, width=2, unit=dps.per_record()).release(epsilon=1.0, delta=1e-6).to_document()
 
     def of(*cells: int) -> dps.PrivateCountSketch:
         arrays = {"counters__table": np.array([cells])}
         return dps.PrivateCountSketch.from_document(replace(document, arrays=arrays))
 
-    large, other = of(sign * (2**62 + 5), 1), of(sign * (2**62 + 5), 2)
-    with pytest.raises(dps.errors.CounterOverflow, match="2\\*\\*63"):
-        _ = large + other
-    with pytest.raises(dps.errors.CounterOverflow):
-        _ = large - other
-    small = of(sign * (2**62 - 1), 1)
-    assert (small + of(sign * (2**62 - 1), 2)).table.tolist() == [[sign * (2**63 - 2), 3]]
-    with pytest.raises(dps.errors.CounterOverflow):
-        _ = small - of(-(2**63), 0)
+    for sign in (1, -1):
+        with pytest.raises(dps.errors.CounterOverflow):
+            _ = of(sign * (2**62 + 5), 1) + of(sign * (2**62 + 5), 2)
+        small = of(sign * (2**62 - 1), 1)
+        assert (small + of(sign * (2**62 - 1), 2)).table.tolist() == [[sign * (2**63 - 2), 3]]
+        with pytest.raises(dps.errors.CounterOverflow):
+            _ = small - of(-(2**63), 0)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import dpsketch as dps
@@ -22,13 +22,8 @@ STEPS = 1 << 24
 BOUNDS = (-1.0, 1.0)
 LANDMARKS = np.random.default_rng(1).uniform(-1, 1, size=(25, 2))
 MAPS = ("fourier", "series", "nystrom", "linear", "signs")
-# Paths to the same promise: all but signs, which is about directions.
-UNITS = [
-    dps.per_record(),
-    dps.per_record(neighbours="replace"),
-    dps.per_user(max_keys=3),
-    dps.per_user(max_keys=3, neighbours="replace"),
-]
+RELATIONS = ("add_remove", "replace")
+UNITS = [make(neighbours=each) for make in (dps.per_record, partial(dps.per_user, 3)) for each in RELATIONS]
 
 
 def started(features: str, unit: dps.Unit | None = None, **more: Any) -> DensitySketch:
@@ -144,26 +139,10 @@ def test_no_unit_moves_the_table_further_than_is_paid_for(features: str, unit: d
         assert sum(abs(int(each)) for each in moved.ravel()) <= bound(private.spec).l1
 
 
-def test_the_worst_pairs_attain_the_bound() -> None:
-    """A vector and its opposite move linear sums by 2S, to the step; signs by 2√rows; one of Fourier's by S nearly."""
-    here, there = counted("linear", [[1.0, 0.0]]), counted("linear", [[-1.0, 0.0]])
-    assert np.linalg.norm(here - there) == 2 * STEPS
-    assert np.sum((counted("signs", [[1.0, 0.3]]) - counted("signs", [[-1.0, -0.3]])) ** 2) == 4 * 60
-    for features in ("fourier", "series", "nystrom"):
-        assert np.linalg.norm(counted(features, [[0.3, 0.2]])) == pytest.approx(STEPS, rel=1e-6)
-
-
-@pytest.mark.parametrize("features", MAPS)
-def test_users_are_bounded_before_their_features_are_counted(features: str) -> None:
-    sketch = started(features, dps.per_user(max_keys=2))
-    sketch.update([[0.1, 0.2], [0.3, 0.4], [0.5, 0.1], [0.1, 0.2], [0.7, 0.7]], users=["a", "a", "a", "a", None])
-    pairs = [[0.1, 0.2], [0.3, 0.4], [0.5, 0.1]]
-    kept = [counted(features, [pairs[i], pairs[j]]) for i, j in ((0, 1), (0, 2), (1, 2))]
-    assert any(np.array_equal(table(sketch), each) for each in kept)
-
-
-@pytest.mark.parametrize("budget", [{"epsilon": 80.0, "delta": 1e-6}, {"epsilon": 20_000.0, "delta": 0}])
-@pytest.mark.parametrize("features", MAPS)
+@pytest.mark.parametrize(
+    ("features", "budget"),
+    [*((name, {"epsilon": 80.0, "delta": 1e-6}) for name in MAPS), ("series", {"epsilon": 20_000.0, "delta": 0})],
+)
 def test_answers_are_kernel_sums(features: str, budget: dict[str, float]) -> None:
     """With hardly any noise a series, landmarks that lie densely and vectors themselves are exact but for their bound.
 
@@ -182,63 +161,22 @@ def test_answers_are_kernel_sums(features: str, budget: dict[str, float]) -> Non
     room = 6 * 400 / math.sqrt(2 * 2000) if features in ("fourier", "signs") else 0.5
     assert np.all(np.abs(found.value - truth) < room)
     assert np.all((found.low < truth) & (truth < found.high))
-    near = private.density(asked)
-    assert np.all(np.abs(near.value - truth / 400) < room / 100)
-    scores = private.anomaly_score(asked)
-    assert np.array_equal(scores, 1 - near.value)
-
-
-def test_pictures_of_a_series() -> None:
-    line = DensitySketch(kernel=kernels.Gaussian(1, 0.5), unit=dps.per_record(), bounds=(0, 10))
-    assert line.spec.features == "series"
-    line.update(np.linspace(2, 4, 500))
-    curve = line.release(epsilon=4.0, delta=1e-6).curve(size=50)
-    assert curve.x[np.argmax(curve.value)] == pytest.approx(3, abs=0.5)
-    plane = started("series", columns=("x", "y"))
-    plane.update(np.random.default_rng(1).normal(0.2, 0.1, size=(500, 2)))
-    private = plane.release(epsilon=4.0, delta=1e-6)
-    grid = private.grid(size=(20, 20))
-    i, j = np.unravel_index(np.argmax(grid.value), grid.value.shape)
-    assert max(abs(grid.x[j] - 0.2), abs(grid.y[i] - 0.2)) < 0.15
-    assert private.plot() is not None
-
-
-def test_vectors_as_they_come() -> None:
-    """Half precision, Arrow's fixed lists of it, Fortran order and nested lists give one table."""
-    rng = np.random.default_rng(6)
-    half = rng.normal(size=(30, 2)).astype(np.float16)
-    fixed = pa.FixedSizeListArray.from_arrays(pa.array(half.ravel()), 2)
-    whole = counted("linear", half.astype(np.float64))
-    for same in (
-        half,
-        fixed,
-        pa.chunked_array([fixed[:7], fixed[7:]]),
-        half.astype(float).tolist(),
-        np.asfortranarray(half),
-    ):
-        assert np.array_equal(counted("linear", same), whole)
+    assert np.all(np.abs(private.density(asked).value - truth / 400) < room / 100)
 
 
 def test_what_does_not_fit_is_refused() -> None:
     unit, bell = dps.per_record(), kernels.Gaussian(2, 1.0)
-    for wrong in (
-        {"kernel": bell, "rows": 5, "features": "race"},
+    wrongs: tuple[dict[str, Any], ...] = (
         {"kernel": kernels.Euclidean(2, 1.0), "rows": 5, "features": "fourier"},
-        {"kernel": kernels.Linear(2), "features": "nystrom", "landmarks": LANDMARKS},
         {"kernel": kernels.Angular(2, 2), "rows": 5, "features": "signs"},
-        {"kernel": bell, "features": "series"},
         {"kernel": kernels.Gaussian(4, 1.0), "features": "series", "bounds": (0, 1)},
-        {"kernel": kernels.Gaussian(3, 1e-3), "features": "series", "bounds": (0, 1)},
-        {"kernel": bell, "features": "nystrom"},
         {"kernel": bell, "features": "fourier", "rows": 5, "landmarks": LANDMARKS},
-        {"kernel": bell, "features": "fourier"},
         {"kernel": bell, "features": "wavelets", "rows": 5},
         {"kernel": bell, "features": "fourier", "rows": 5, "placement": "one_row"},
         {"kernel": bell, "features": "nystrom", "landmarks": [[math.nan, 0.0]]},
-        {"kernel": bell, "features": "nystrom", "landmarks": "points"},
-        {"kernel": kernels.Euclidean(2, 1.0)},
         {"kernel": bell, "features": "series", "bounds": (0, 1), "rows": 10**5},
-    ):
+    )
+    for wrong in wrongs:
         with pytest.raises(InvalidInput):
             DensitySketch(unit=unit, **wrong)
     with pytest.raises(InvalidInput, match="count_share"):
@@ -265,24 +203,6 @@ def test_laplace_noise_is_for_the_sum_of_sizes() -> None:
         assert private.noise.epsilon * bound(private.spec).l1 / private.noise.sensitivity <= 0.95 * 2.0
 
 
-def test_fewer_rows_of_a_series_say_what_they_cut() -> None:
-    """The heaviest frequencies are kept; the bound on what is cut grows, and holds."""
-    points = np.random.default_rng(7).uniform(-1, 1, size=(300, 2))
-    whole = started("series").spec
-    spans = []
-    for rows in (whole.rows, whole.rows // 2, whole.rows // 4):
-        sketch = started("series", rows=rows)
-        sketch.update(points)
-        private = sketch.release(epsilon=80.0, delta=1e-6)
-        found, truth = (
-            private.estimate(points[:40], confidence=1 - 1e-9),
-            private.spec.kernel.similarity(points[:40], points).sum(axis=1),
-        )
-        assert np.all((found.low <= truth) & (truth <= found.high))
-        spans.append(float(np.mean(found.high - found.low)))
-    assert spans[0] < spans[1] < spans[2]
-
-
 def test_landmarks_that_are_far_say_so() -> None:
     """Three landmarks leave most of the kernel: the interval is wide, and holds the truth all the same."""
     points = np.random.default_rng(8).uniform(-1, 1, size=(400, 2))
@@ -292,8 +212,6 @@ def test_landmarks_that_are_far_say_so() -> None:
     found, truth = private.estimate(points[:50]), private.spec.kernel.similarity(points[:50], points).sum(axis=1)
     assert np.all((found.low <= truth) & (truth <= found.high))
     assert np.max(np.abs(found.value - truth)) > 20  # what the noise alone would not explain
-    near = private.estimate([[0.0, 0.0]])
-    assert near.high[0] - near.low[0] < 0.1 * np.median(found.high - found.low)
 
 
 def test_landmarks_that_would_take_hours_to_solve_are_refused() -> None:
@@ -305,37 +223,18 @@ def test_landmarks_that_would_take_hours_to_solve_are_refused() -> None:
     assert held.spec.rows == 8
 
 
-def solved_one_by_one(points: np.ndarray, columns: np.ndarray, lower: np.ndarray) -> np.ndarray:
-    """The slow form: each point by itself, each number of its line after the one before."""
-    found = []
-    for point in points:
-        squares = np.zeros(columns.shape[1])
-        for x, line in zip(point, columns, strict=True):
-            squares += (x - line) * (x - line)
-        exponent = np.maximum(-0.5 * squares, -700.0)
-        k = np.floor(exponent / compiled.LN2 + 0.5)
-        rest = (exponent - k * compiled.LN2_HIGH) - k * compiled.LN2_LOW
-        line = np.ones(len(k))
-        for n in range(14, 0, -1):
-            line = 1.0 + line * rest * compiled.INVERSE[n]
-        line = np.ldexp(line, k.astype(int))
-        left = 1.0
-        for j in range(len(line)):
-            line[j] /= lower[j, j]
-            left -= line[j] * line[j]
-            line[j + 1 :] -= line[j] * lower[j, j + 1 :]
-        found.append(np.append(line, math.sqrt(max(0.0, left))))
-    return np.array(found)
-
-
-@pytest.mark.parametrize("size", [1, 31, 32, 33, 290, 330])
-def test_landmarks_are_solved_to_the_bit_whatever_the_tiles(size: int) -> None:
-    """As one by one, below and above a tile, a block of columns and the points that are solved together."""
+@pytest.mark.parametrize("size", [1, 33, 330])
+def test_landmarks_are_solved_alike_to_the_bit_whatever_the_tiles(size: int) -> None:
+    """Below and above a tile, a block of columns and the points that are solved together; and as NumPy does."""
     rng = np.random.default_rng(size)
     columns = np.ascontiguousarray(3 * rng.normal(size=(3, size)))
     points = np.concatenate([rng.normal(size=(70, 3)), np.zeros((1, 3)), np.full((1, 3), 1e6)])
     lower = compiled.factor(columns, 1e-6)
     found = compiled.landmark_features(points, columns, lower)
-    assert np.array_equal(found, solved_one_by_one(points, columns, lower))
-    assert np.array_equal(compiled.landmark_features(points[40:41], columns, lower), found[40:41])
+    for i in range(len(points)):
+        assert np.array_equal(compiled.landmark_features(points[i : i + 1], columns, lower), found[i : i + 1])
+    squares = np.sum((points[:, :, None] - columns) ** 2, axis=1)
+    values = np.linalg.solve(np.triu(lower).T, np.exp(-squares / 2).T).T
+    np.testing.assert_allclose(found[:, :-1], values, atol=1e-9)
+    np.testing.assert_allclose(np.sum(found**2, axis=1), 1.0, atol=1e-9)
     assert np.all(np.isfinite(compiled.landmark_features(np.full((1, 3), np.nan), columns, lower)))

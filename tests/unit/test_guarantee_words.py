@@ -11,17 +11,14 @@ import subprocess
 from pathlib import Path
 
 import mpmath
-import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch import accounting, files, local
-from dpsketch.cli.query import inspect
+from dpsketch import accounting, local
 from dpsketch.privacy import ApproximateCost, Guarantee, PureCost, best_guess, percentage
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "src" / "dpsketch" / "server" / "page"
-OLD_SENTENCE = "Whoever sees it changes their odds by a factor of at most 2.72, but for a probability of 1e-06."
 
 UNITS = {
     "whether any one record is in the data": dps.per_record(),
@@ -29,7 +26,7 @@ UNITS = {
     "which of two things any one record holds": dps.per_record(neighbours="replace"),
     "which of two things any one user holds": dps.per_user(3, neighbours="replace"),
 }
-BUDGETS = [(0.1, 1e-6), (0.5, 0.3), (1.0, 1e-6), (1.0, 0.01), (3.0, 1e-9), (12.0, 1e-3), (40.0, 1e-6)]
+BUDGETS = [(0.1, 1e-6), (0.5, 0.3), (1.0, 0.01), (3.0, 1e-9), (40.0, 1e-6)]
 
 
 def said(words: str) -> float:
@@ -62,11 +59,10 @@ def test_the_sentence_has_the_least_bound_that_epsilon_and_delta_give(epsilon: f
     assert best - 1e-12 <= number <= min(1.0, best + 0.001)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS[:5])
-@pytest.mark.parametrize("unit", UNITS.values(), ids=lambda unit: f"{unit.level}-{unit.neighbours}")
-def test_nobody_is_right_more_often_about_a_gaussian_release(epsilon: float, delta: float, unit: dps.Unit) -> None:
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS[:4])
+def test_nobody_is_right_more_often_about_a_gaussian_release(epsilon: float, delta: float) -> None:
     """Two Gaussians at a distance of μ standard deviations are told apart with probability Φ(μ/2) at best."""
-    promise = dps.CountSketch(rows=3, width=16, unit=unit).release(epsilon=epsilon, delta=delta).guarantee
+    promise = dps.CountSketch(rows=3, width=16, unit=dps.per_record()).release(epsilon=epsilon, delta=delta).guarantee
     [cost] = promise.costs
     assert said(str(promise)) >= float(mpmath.ncdf(mpmath.mpf(cost.mu) / 2))
 
@@ -80,18 +76,7 @@ def test_nobody_is_right_more_often_about_a_local_report(epsilon: float) -> None
     assert 0.5 < best <= said(str(protocol.guarantee))
 
 
-@pytest.mark.parametrize(("epsilon", "delta", "times"), [(1.0, 1e-6, 20), (0.1, 1e-6, 149)])
-def test_odds_may_change_by_more_than_the_factor_far_more_often_than_delta(
-    epsilon: float, delta: float, times: float
-) -> None:
-    """Why no factor is stated where δ > 0: P(loss > ε) is that many times δ for the Gaussian that is just private."""
-    mu = accounting.gaussian_mu(epsilon, delta)
-    exceeds = float(mpmath.ncdf(mu / 2 - epsilon / mu))
-    assert exceeds / delta == pytest.approx(times, rel=0.03)
-    assert "factor" not in str(stated(epsilon, delta))
-
-
-@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 0.7, 1.0, 2.0, 6.9, 20.0, 699.0])
+@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 0.7, 2.0, 699.0])
 def test_the_factor_of_a_pure_guarantee_is_rounded_up(epsilon: float) -> None:
     words = str(Guarantee(epsilon, 0, dps.per_record(), (PureCost(epsilon),), "noise"))
     [factor] = re.findall(r"changes their odds by a factor of at most ([0-9.e+]+)\. Mech", words)
@@ -114,60 +99,6 @@ def test_the_sentence_speaks_of_what_the_relation_hides(secret: str, unit: dps.U
     assert ("factor of at most 2.72" in str(promise)) == (delta == 0)
 
 
-def test_local_protocols_speak_of_what_one_holds() -> None:
-    protocols = [
-        local.SubsetHashing(epsilon=1.0, max_items=4),
-        local.OptimalLocalHashing(epsilon=1.0),
-        local.SampledBit(epsilon=1.0, width=16),
-        local.SVIM(epsilon=1.0, top=4),
-    ]
-    for protocol in protocols:
-        assert "which of two things any one" in str(protocol.guarantee)
-        assert "in the data" not in str(protocol.guarantee)
-
-
-def test_the_sentence_of_a_zero_concentrated_release_by_long_hand() -> None:
-    """ρ = ½ is a Gaussian at distance μ = 1. Whoever tells 0 from 1 by it is right Φ(½) = 69.1% of the time."""
-    promise = dps.CountSketch(rows=3, width=16, unit=dps.per_record()).release(rho=0.5).guarantee
-    words = str(promise)
-    assert "ρ = 0.5 zero-concentrated, hence ε = " in words
-    epsilon, delta = (float(number) for number in re.findall(r"[εδ] = ([0-9.e-]+)", words)[:2])
-    with mpmath.workdps(30):
-        needed = mpmath.ncdf(mpmath.mpf(1) / 2 - epsilon) - mpmath.e**epsilon * mpmath.ncdf(
-            -mpmath.mpf(1) / 2 - epsilon
-        )
-        assert needed <= delta  # also at the digits that are printed
-        assert needed > 0.9 * delta
-    assert float(mpmath.ncdf(0.5)) <= said(words)
-    assert said(words) == pytest.approx((math.exp(epsilon) + delta) / (1 + math.exp(epsilon)), abs=0.001)
-    assert "factor" not in words
-
-
-def test_an_older_file_is_read_with_the_sentence_of_today(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    release = dps.CountSketch(rows=3, width=16, unit=dps.per_record()).release(epsilon=1, delta=1e-6)
-    document = release.to_document()
-    document.header["guarantee"]["words"] = OLD_SENTENCE
-    files.write(tmp_path / "old.dps", document)
-    promise = dps.load(tmp_path / "old.dps").guarantee
-    assert promise.to_json()["words"] == str(promise) == str(release.guarantee)
-    assert inspect.callback is not None
-    inspect.callback(tmp_path / "old.dps", as_json=False)
-    inspect.callback(tmp_path / "old.dps", as_json=True)
-    shown = capfd.readouterr().out
-    assert OLD_SENTENCE not in shown
-    assert shown.count("right at most 73.2% of the time") == 2
-
-
-def test_nothing_states_odds_that_hold_but_for_a_probability() -> None:
-    wrong = re.compile(r"but for a probability|\(but for δ\)|probability that the promise fails", re.IGNORECASE)
-    kept = {"test_guarantee_words.py", "counts-v1.json"}
-    for folder in ("src", "docs", "papers", "tests", "README.md"):
-        path = ROOT / folder
-        for file in [path] if path.is_file() else sorted(path.rglob("*")):
-            if file.suffix in {".py", ".md", ".js", ".html", ".ipynb", ".json"} and file.name not in kept:
-                assert not wrong.search(file.read_text(encoding="utf-8")), f"{file} states what is not true"
-
-
 @pytest.mark.skipif(shutil.which("node") is None, reason="the page's numbers: node is not installed")
 def test_the_page_has_the_numbers_of_the_sentence(tmp_path: Path) -> None:
     for name in ("guarantee.js", "numbers.js", "dom.js", "api.js"):
@@ -182,10 +113,3 @@ def test_the_page_has_the_numbers_of_the_sentence(tmp_path: Path) -> None:
     done = subprocess.run(["node", "ask.js"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
     ours = [percentage(best_guess(math.inf if e is None else e, d)) for e, d in pairs]
     assert json.loads(done.stdout) == ours
-
-
-def test_percentages_are_never_below_the_probability() -> None:
-    rng = np.random.default_rng(7)
-    for probability in (*rng.uniform(0.5, 1, 200), *(1 - 10.0 ** -rng.uniform(1, 15, 200)), 0.5, 0.55, 1.0):
-        written = percentage(float(probability))
-        assert float(written.rstrip("%")) / 100 >= probability - 1e-11
