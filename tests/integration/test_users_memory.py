@@ -69,20 +69,20 @@ def run(folder: Path, rows: int, users: int, kind: str) -> dict[str, float]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["int", "text"])
+@pytest.mark.parametrize("kind", ["int", pytest.param("text", marks=pytest.mark.full)])
 def test_a_sorted_file_gives_the_table_of_one_update(tmp_path: Path, kind: str) -> None:
-    found = run(tmp_path, 1_000_000, 50_000, kind)
+    found = run(tmp_path, 300_000, 15_000, kind)
     assert found["peak"] < 1e9
     records = pq.read_table(tmp_path / "records.parquet")
     once = dps.CountSketch(rows=7, width=4096, unit=dps.per_user(max_keys=30))
     once.update(records["key"], users=records["user"])
     through_disk = dps.load_sensitive(tmp_path / "users.sketch")
     assert everything(through_disk) == everything(once)
-    assert files.decode(once.to_sensitive_bytes(), allow_sensitive=True).arrays["users"].size <= 50_000
+    assert files.decode(once.to_sensitive_bytes(), allow_sensitive=True).arrays["users"].size <= 15_000
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("users", "kind"), [(1_000_000, "int"), (4_000_000, "int"), (1_000_000, "text")])
+@pytest.mark.parametrize(("users", "kind"), [(4_000_000, "int"), (1_000_000, "text")])
 def test_twenty_million_rows_within_a_gigabyte(tmp_path: Path, users: int, kind: str) -> None:
     found = run(tmp_path, 20_000_000, users, kind)
     assert found["peak"] < 1e9
