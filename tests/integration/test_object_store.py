@@ -94,7 +94,7 @@ def gs() -> Iterator[Store]:
         yield Store(files, "gs://anonymous@", options, "gs://anonymous@")
 
 
-@pytest.fixture(params=["s3", "gs"])
+@pytest.fixture(params=["s3", pytest.param("gs", marks=pytest.mark.full)])
 def store(request: pytest.FixtureRequest) -> Store:
     found: Store = request.getfixturevalue(request.param)
     return found

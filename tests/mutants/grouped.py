@@ -205,7 +205,7 @@ GROUPED = [
     ),
     Mutant(
         "table-group-twice",
-        "table.sketch:_listed",
+        "table.sketch:listed_groups",
         "return list(dict.fromkeys(names))",
         "return list(names)",
         f"{_EDGES} once",
