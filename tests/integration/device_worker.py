@@ -58,20 +58,6 @@ def together(processes: int, budget: float) -> None:
         assert status == 0
 
 
-def killed_between() -> None:
-    """Die between the charge and the draw."""
-
-    def work() -> None:
-        def die(*_: object) -> None:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        local.SubsetHashing.randomise = die  # type: ignore[assignment]
-        local.Client(PROTOCOL, 2.0, FILE).report(["mine"])
-
-    _, status = os.waitpid(start(work), 0)
-    assert os.WTERMSIG(status) == signal.SIGKILL
-
-
 def killed_anywhere(times: int, budget: float) -> None:
     """Report new sets until killed, at any time, again and again, two processes side by side."""
     chance = random.Random(5)
@@ -100,9 +86,5 @@ if __name__ == "__main__":
     match sys.argv[1]:
         case "together":
             together(4, 1.0)
-        case "together-twice":
-            together(4, 2.0)
-        case "killed-between":
-            killed_between()
         case "killed-anywhere":
-            killed_anywhere(12, 1e6)
+            killed_anywhere(5, 1e6)

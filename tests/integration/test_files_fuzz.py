@@ -28,23 +28,8 @@ from forgery import MARKER, VECTORS, dump, envelope_of, seal
 
 NUMBERS = [0, 1, 2, 3, 7, 8, 16, 127, 128, 255, 256, 65535, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, -1, -8]
 WORTHLESS: list[Any] = [
-    None,
-    True,
-    0,
-    1,
-    -1,
-    1.5,
-    2**40,
-    2**63,
-    "",
-    "int64",
-    "text",
-    "x" * 300,
-    [],
-    [2**62],
-    {},
-    {"a": 1},
-]
+    None, True, 0, 1, -1, 1.5, 2**40, 2**63, "", "int64", "text", "x" * 300, [], [2**62], {}, {"a": 1},
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -246,7 +231,7 @@ def run(count: int, seed: int) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.parametrize("count", [20_000, pytest.param(400_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [6_000, pytest.param(400_000, marks=pytest.mark.full)])
 def test_altered_files_are_refused_or_read_right(count: int) -> None:
     """No crash, no hang, no growth, no wrong answer; and with a right digest the deeper checks are reached."""
     result = run(count, seed=count)

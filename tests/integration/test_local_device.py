@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -29,55 +29,22 @@ def run(mode: str, path: Path) -> list[bytes]:
 
 
 @needs_fork
-@pytest.mark.parametrize(("mode", "budget"), [("together", 1), ("together-twice", 2)])
-def test_four_processes_spend_one_budget(tmp_path: Path, mode: str, budget: int) -> None:
-    reports = run(mode, tmp_path / "device")
-    assert len(reports) == budget
-    client = local.Client(PROTOCOL, float(budget), tmp_path / "device")
-    assert (client.spent, client.remaining) == (budget, 0.0)
+def test_four_processes_spend_one_budget(tmp_path: Path) -> None:
+    assert len(run("together", tmp_path / "device")) == 1
+    client = local.Client(PROTOCOL, 1.0, tmp_path / "device")
+    assert (client.spent, client.remaining) == (1.0, 0.0)
     with pytest.raises(BudgetExceeded):
         client.report(["another"])
 
 
 @needs_fork
-def test_a_death_between_charge_and_draw_has_cost_and_given_nothing(tmp_path: Path) -> None:
-    assert run("killed-between", tmp_path / "device") == []
-    client = local.Client(PROTOCOL, 2.0, tmp_path / "device")
-    assert client.spent == 1.0
-    client.report(["mine"])  # the lock of the dead is gone
-    assert client.spent == 2.0
-    with pytest.raises(BudgetExceeded):
-        client.report(["other"])
-
-
-@needs_fork
 def test_whatever_left_the_device_was_charged(tmp_path: Path) -> None:
-    """24 processes, two at a time, killed within 40 ms of their first report."""
+    """Ten processes, two at a time, killed within 40 ms of their first report."""
     reports = run("killed-anywhere", tmp_path / "device")
-    assert len(reports) >= 12
+    assert len(reports) >= 5
     client = local.Client(PROTOCOL, 1e6, tmp_path / "device")
-    assert len(reports) <= client.spent <= len(reports) + 24  # at most one charge a death without its report
+    assert len(reports) <= client.spent <= len(reports) + 10  # at most one charge a death without its report
     client.report(["still usable"])
-
-
-def test_threads_with_and_without_a_file_spend_one_budget(tmp_path: Path) -> None:
-    for path in (None, tmp_path / "device"):
-        client = local.Client(PROTOCOL, 3.0, path)
-        given: list[bytes] = []
-        refused: list[BudgetExceeded] = []
-
-        def work(name: str, client: local.Client = client, given: list[bytes] = given, refused: list = refused) -> None:
-            try:
-                given.append(client.report([name]))
-            except BudgetExceeded as refusal:
-                refused.append(refusal)
-
-        threads = [threading.Thread(target=work, args=(f"t{i}",)) for i in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert (len(given), len(refused), client.spent) == (3, 5, 3.0)
 
 
 def test_two_clients_of_one_file_see_each_other(tmp_path: Path) -> None:
@@ -101,15 +68,7 @@ def test_a_link_leads_to_the_same_lock_and_budget(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.glob("*.lock")] == ["device.lock"]
 
 
-def test_a_deleted_lock_is_made_again(tmp_path: Path) -> None:
-    client = local.Client(PROTOCOL, 2.0, tmp_path / "device")
-    client.report(["a"])
-    (tmp_path / "device.lock").unlink()
-    client.report(["b"])
-    assert client.spent == 2.0
-
-
-@pytest.mark.parametrize("keep", [0, 1, 100, -1])
+@pytest.mark.parametrize("keep", [0, 100, -1])
 def test_a_file_cut_short_is_refused_and_nothing_is_drawn(tmp_path: Path, keep: int) -> None:
     path = tmp_path / "device"
     client = local.Client(PROTOCOL, 2.0, path)
@@ -152,19 +111,33 @@ def test_a_full_disk_is_no_rollback(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files, "write", full)
-    with pytest.raises(OSError, match="No space"):
-        client.report(["b"])
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write", full)
+        with pytest.raises(OSError, match="No space"):
+            client.report(["b"])
     assert client.spent == 1.0  # nothing was drawn, so nothing was spent
     client.report(["b"])
     assert client.spent == 2.0
 
 
+def test_threads_spend_one_budget() -> None:
+    client = local.Client(PROTOCOL, 3.0)
+
+    def reported(name: str) -> bool:
+        try:
+            client.report([name])
+        except BudgetExceeded:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(reported, "abcdefgh")) == client.spent == 3
+
+
 @pytest.mark.parametrize(
     "change",
-    [{"made": -1}, {"made": 0}, {"made": "1"}, {"made": None}, {"budget": "2"}, {"budget": 9.0}, {"spec": {}},
-     {"unchanged": "forget"}, {"unchanged": None}, {"spec": local.PrivSketchAsPublished(1.0).to_json()}],
+    [{"made": -1}, {"made": None}, {"budget": 9.0}, {"spec": {}}, {"unchanged": "forget"},
+     {"spec": local.PrivSketchAsPublished(1.0).to_json()}],
     ids=str,
 )  # fmt: skip
 def test_a_forged_file_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
