@@ -1,4 +1,4 @@
-"""A real PostgreSQL and a real Spark cluster for the integration tests: on loopback, gone when the tests end."""
+"""What the integration tests start: PostgreSQL, a Spark cluster, Chromium, the demo; on loopback, gone at their end."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from browsing import DEMO, Visit, service, visit
 
 
 def _find_binaries() -> Path | None:
@@ -194,3 +197,42 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         session = builder.getOrCreate()
         yield session
         session.stop()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A Chromium."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("the page in a browser: chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a demo of the service."""
+    with service(tmp_path_factory.mktemp("demo") / "log", *DEMO) as address:
+        yield address
+
+
+@pytest.fixture
+def tab(browser: Any, demo: str) -> Iterator[Visit]:
+    """A tab at the demo."""
+    with visit(browser, demo) as opened:
+        yield opened
+
+
+@pytest.fixture
+def database(postgresql_url: str) -> str:
+    """A PostgreSQL database of the test's own."""
+    import psycopg
+
+    name = f"own_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgresql_url, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')  # type: ignore[call-overload]
+    return postgresql_url.rpartition("/")[0] + f"/{name}"

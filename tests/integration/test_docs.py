@@ -6,7 +6,6 @@ import importlib.util
 import inspect
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -41,15 +40,13 @@ FRONT = ("README.md", "docs/index.md", "docs/tutorial.md", "docs/how-to/recipes.
 SLOW = {f"docs/how-to/{name}.md" for name in ("group-by", "serve", "plan", "spark", "continual", "operate")}
 
 
-def pages() -> Iterator[Any]:
-    """Every page that shows anything, those that are slow or run elsewhere for the full suite."""
-    for page in PAGES:
-        if blocks(page):
-            later = name_of(page) in SLOW or name_of(page) in FRONT
-            yield pytest.param(page, id=name_of(page), marks=[pytest.mark.full] if later else [])
+def run_later(page: Path) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.full] * (name_of(page) in SLOW or name_of(page) in FRONT)
 
 
-@pytest.mark.parametrize("page", pages())
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=name_of(page), marks=run_later(page)) for page in PAGES if blocks(page)]
+)
 def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:
     """From an empty folder, as a reader begins."""
     run_page(page, {"__name__": "__main__"})
