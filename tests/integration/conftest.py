@@ -42,53 +42,9 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-class Cluster:
-    """A PostgreSQL server of the tests' own, which can be stopped and started again at the same address."""
-
-    def __init__(self, binaries: Path, folder: Path, prefix: list[str]) -> None:
-        self._binaries = binaries
-        self._folder = folder
-        self._prefix = prefix
-        self._data, self._log = folder / "data", folder / "log"
-        self._port = 0
-        self._run("initdb", "-D", str(self._data), "-A", "trust", "-U", "dpsketch", "-E", "UTF8", "--no-sync")
-        for attempt in range(3):  # another process may take the port between the probe and the start
-            self._port = _free_port()
-            try:
-                self.start()
-                break
-            except RuntimeError:
-                if attempt == 2:
-                    raise
-
-    @property
-    def url(self) -> str:
-        return f"postgresql://dpsketch@127.0.0.1:{self._port}/postgres"
-
-    def start(self) -> None:
-        sockets = f"-c listen_addresses=127.0.0.1 -c unix_socket_directories={self._folder}"
-        options = f"-p {self._port} {sockets} -c fsync=off"
-        self._run("pg_ctl", "-D", str(self._data), "-w", "-l", str(self._log), "-o", options, "start")
-
-    def stop(self, mode: str = "immediate") -> None:
-        self._run("pg_ctl", "-D", str(self._data), "-w", "-m", mode, "stop")
-
-    def _run(self, program: str, *arguments: str) -> None:
-        command = [*self._prefix, str(self._binaries / program), *arguments]
-        # pg_ctl's server inherits the outputs: a pipe would never close, a file does not wait.
-        with tempfile.TemporaryFile() as output:
-            done = subprocess.run(
-                command, cwd=self._folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=120
-            )
-            if done.returncode:
-                output.seek(0)
-                words = output.read().decode(errors="replace")
-                log_words = self._log.read_text(errors="replace") if self._log.exists() else ""
-                raise RuntimeError(f"{program} failed:\n{words}\n{log_words}")
-
-
-@contextmanager
-def _cluster() -> Iterator[Cluster]:
+@pytest.fixture(scope="session")
+def postgresql_url() -> Iterator[str]:
+    """Yield ``postgresql://…`` of an empty database; every test makes (and names) its own tables."""
     binaries = _find_binaries()
     if binaries is None:
         pytest.skip("PostgreSQL is not installed: initdb is neither on PATH nor under /usr/lib/postgresql")
@@ -103,28 +59,30 @@ def _cluster() -> Iterator[Cluster]:
             pytest.skip("PostgreSQL refuses to run as root, and there is no user 'postgres' to run it as")
         os.chown(folder, owner.pw_uid, owner.pw_gid)
         prefix = ["runuser", "-u", "postgres", "--"]
+
+    def run(program: str, *arguments: str) -> None:
+        # pg_ctl's server inherits the outputs: a pipe would never close, a file does not wait.
+        with tempfile.TemporaryFile() as output:
+            command = [*prefix, str(binaries / program), "-D", str(folder / "data"), *arguments]
+            done = subprocess.run(
+                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=120
+            )
+            output.seek(0)
+            log = folder / "log"
+            logged = log.read_text(errors="replace") if log.exists() else ""
+            assert done.returncode == 0, f"{program}: {output.read().decode(errors='replace')}\n{logged}"
+
     try:
-        cluster = Cluster(binaries, folder, prefix)
+        run("initdb", "-A", "trust", "-U", "dpsketch", "-E", "UTF8", "--no-sync")
+        port = _free_port()
+        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
+        run("pg_ctl", "-w", "-l", str(folder / "log"), "-o", options, "start")
         try:
-            yield cluster
+            yield f"postgresql://dpsketch@127.0.0.1:{port}/postgres"
         finally:
-            cluster.stop()
+            run("pg_ctl", "-w", "-m", "immediate", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture(scope="session")
-def postgresql_url() -> Iterator[str]:
-    """Yield ``postgresql://…`` of an empty database; every test makes (and names) its own tables."""
-    with _cluster() as cluster:
-        yield cluster.url
-
-
-@pytest.fixture
-def own_postgresql() -> Iterator[Cluster]:
-    """Yield a server for one test, which may stop and start it."""
-    with _cluster() as cluster:
-        yield cluster
 
 
 @contextmanager

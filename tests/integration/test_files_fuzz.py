@@ -1,4 +1,6 @@
-"""Thousands of altered files, half of them with a right digest, read in a process whose end is watched.
+"""Thousands of altered files with a right digest, read in a process whose end is watched.
+
+That no file with a wrong digest is accepted is in ``tests/unit/test_file_refusals.py``.
 
 Run as a program, this file is that process: it alters, reads, checks each outcome and prints its counts as JSON.
 """
@@ -123,26 +125,6 @@ def fingerprint(array: Any) -> tuple[Any, ...]:
     return tuple(array)
 
 
-def check_against_arrow(data: bytes, document: Document) -> bool:
-    """Compare an accepted file with what Arrow's own reader makes of it; False where Arrow refuses it."""
-    try:
-        table = pa.ipc.open_stream(data).read_all()
-        table.validate(full=True)
-    except (pa.ArrowInvalid, OSError):
-        return False
-    for name, array in document.arrays.items():
-        values = table[name].chunk(0).values
-        if isinstance(array, np.ndarray):
-            assert np.array_equal(
-                values.to_numpy(zero_copy_only=False).astype(array.dtype),
-                array.ravel(),
-                equal_nan=array.dtype.kind == "f",
-            )
-        else:
-            assert values.to_pylist() == array
-    return True
-
-
 def check_accepted(part: str, base: Base, data: bytes, found: Document) -> None:
     """Nothing but the touched part may differ from the file that was altered."""
     before = envelope_of(base.data)
@@ -159,12 +141,6 @@ def check_accepted(part: str, base: Base, data: bytes, found: Document) -> None:
         if part in ("json", "text") or (part == "body" and untouched):
             same = described == before["arrays"][name]
             assert not same or fingerprint(array) == fingerprint(base.document.arrays[name])
-
-
-def stale(base: Base, draw: random.Random) -> bytes:
-    if draw.random() < 0.3:
-        return cut_or_paste(base.data, draw)
-    return poke(base.data, 0, len(base.data), draw)
 
 
 FORGERIES: dict[str, Callable[[Base, random.Random], bytes]] = {
@@ -190,15 +166,12 @@ def fuzz(count: int, seed: int) -> dict[str, Any]:
     outcomes: Counter[str] = Counter()
     memory.forget_peak()
     before = memory.peak()
-    for index in range(count):
+    for _ in range(count):
         base = draw.choice(bases)
-        if index % 2:
-            part, data = "stale", stale(base, draw)
-        else:
-            part = draw.choice(list(FORGERIES))
-            data = FORGERIES[part](base, draw)
-            if MARKER in data:
-                data = seal(data)
+        part = draw.choice(list(FORGERIES))
+        data = FORGERIES[part](base, draw)
+        if MARKER in data:
+            data = seal(data)
         if data == base.data:
             part = "unchanged"
         allowed = draw.random() < 0.5
@@ -210,12 +183,9 @@ def fuzz(count: int, seed: int) -> dict[str, Any]:
                 assert not allowed
                 assert base.document.sensitive or part in ("json", "text")
             continue
-        assert part != "stale", "a file with a wrong digest was accepted"
         assert allowed or not found.sensitive
         check_accepted(part, base, data, found)
         outcomes[f"{part} accepted"] += 1
-        if part != "unchanged":
-            outcomes["arrow agrees" if check_against_arrow(data, found) else "arrow refuses"] += 1
     grown = memory.peak() - before
     return {"outcomes": dict(sorted(outcomes.items())), "grown_kib": grown}
 
@@ -231,18 +201,15 @@ def run(count: int, seed: int) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.parametrize("count", [6_000, pytest.param(400_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [3_000, pytest.param(200_000, marks=pytest.mark.full)])
 def test_altered_files_are_refused_or_read_right(count: int) -> None:
     """No crash, no hang, no growth, no wrong answer; and with a right digest the deeper checks are reached."""
     result = run(count, seed=count)
     outcomes = Counter(result["outcomes"])
-    assert sum(number for name, number in outcomes.items() if not name.startswith("arrow")) == count
-    assert outcomes["stale accepted"] == outcomes["unchanged FileRefused"] == 0
-    assert outcomes["stale FileRefused"] > 0.49 * count
-    # The same alterations get through once the digest is right: it is the digest that refuses them above.
-    assert outcomes["body accepted"] > 0.02 * count
-    assert all(outcomes[f"{part} FileRefused"] > 0.01 * count for part in FORGERIES)
-    assert outcomes["arrow agrees"] > 0.02 * count
+    assert sum(outcomes.values()) == count
+    assert outcomes["unchanged FileRefused"] == 0
+    assert outcomes["body accepted"] > 0.04 * count
+    assert all(outcomes[f"{part} FileRefused"] > 0.02 * count for part in FORGERIES)
     assert result["grown_kib"] < 64 * 1024
 
 

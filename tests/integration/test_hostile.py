@@ -193,17 +193,3 @@ def test_hostile_sources_leave_no_partial_output(workplace: Path, ending: str, c
         assert load(output).table.shape[1] == 16
     leftover = {path.name for path in workplace.iterdir()} - {source.name, output.name, "dpsketch"}
     assert not {name for name in leftover if "out" in name}
-
-
-WORDS = st.sampled_from(
-    ["run", "build", "merge", "release", "query", "top", "inspect", "plot", "ledger", "show", "counts", "density",
-     "--key", "--epsilon", "--delta", "--rho", "-o", "--json", "--trials", "-n", "nan", "inf", "-1", "1e999",
-     "0", "", "--width", "99999999999999", "missing.csv", ".", "/dev/null", "out.dps", "\x00", "--unknown", "🐍",
-     "a" * 5000]
-)  # fmt: skip
-
-
-@quick
-@given(st.lists(WORDS, min_size=1, max_size=7))
-def test_hostile_arguments_end_in_an_exit_code(workplace: Path, arguments: list[str]) -> None:
-    assert run_cli(*arguments) in (0, 1, 2)

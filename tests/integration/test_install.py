@@ -40,8 +40,8 @@ def first_page() -> list[str]:
     return [command for block in found[:2] for command in block.text.splitlines()]
 
 
-def run_first_page(program: list[str], environment: dict[str, str], folder: Path, *, slow: bool) -> None:
-    """Type the commands in a folder; ``plan`` and ``audit`` take long and are left out unless slow."""
+def run_first_page(program: list[str], environment: dict[str, str], folder: Path) -> None:
+    """Type the commands in a folder, but ``plan`` and ``audit``, which take long."""
     environment = {**environment, "XDG_DATA_HOME": str(folder / "data"), "DPSKETCH_LEDGER": ""}
     assert len(first_page()) >= 8
     for line in first_page():
@@ -49,16 +49,14 @@ def run_first_page(program: list[str], environment: dict[str, str], folder: Path
             subprocess.run(["sh", "-c", line], cwd=folder, check=True)
             continue
         arguments = shlex.split(line, comments=True)[1:]
-        if arguments[0] == "audit":  # 4,000 trials of each take twenty minutes, and it has tests of its own
-            arguments += ["--trials", "100"]
-        if slow or arguments[0] not in ("audit", "plan"):
+        if arguments[0] not in ("audit", "plan"):
             command = [*program, *arguments]
             done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
             assert done.returncode == 0, (arguments, done.stderr)
     assert (folder / "urls.png").stat().st_size > 1_000
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this tree; its build fetches the build backend."""
     folder = tmp_path_factory.mktemp("wheel")
@@ -77,7 +75,7 @@ def test_the_first_page_works_from_the_wheel_and_needs_no_extra(wheel: Path, tmp
     folder.mkdir()
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-t", site, wheel], check=True)
     environment = {**os.environ, "PYTHONPATH": str(site)}
-    run_first_page([sys.executable, "-c", WITHOUT_EXTRAS], environment, folder, slow=False)
+    run_first_page([sys.executable, "-c", WITHOUT_EXTRAS], environment, folder)
     command = [sys.executable, "-c", "import dpsketch.server; print(dpsketch.__file__)"]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, env=environment)
     assert str(site) in loaded.stdout
@@ -93,14 +91,3 @@ def test_the_service_names_its_extra(tmp_path: Path, arguments: list[str]) -> No
     assert "pip install 'dpsketch[serve]'" in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.full
-def test_the_first_page_works_in_an_environment_with_nothing_else(wheel: Path, tmp_path: Path) -> None:
-    """All of its commands, in an environment of its own with nothing but what the wheel asks for."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "own"], check=True)
-    python, folder = tmp_path / "own" / "bin" / "python", tmp_path / "work"
-    subprocess.run([python, "-m", "pip", "install", "-q", wheel], check=True, env=environment)
-    folder.mkdir()
-    run_first_page([str(python.with_name("dpsketch"))], environment, folder, slow=True)

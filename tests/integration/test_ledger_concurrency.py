@@ -18,7 +18,7 @@ import pytest
 from dpsketch.errors import BudgetExceeded, LedgerError, ReleaseRefused
 from dpsketch.ledger import Charge, Ledger, chain
 from dpsketch.ledger.connection import Connection
-from dpsketch.ledger.store import TABLES, LedgerStore
+from dpsketch.ledger.store import LedgerStore
 from dpsketch.privacy import PureCost, per_record
 from ledgers import begun
 
@@ -161,38 +161,6 @@ def test_a_charge_outlives_a_crash_of_the_server_that_prefers_speed(postgresql_u
     ]  # fmt: skip
 
 
-def test_a_session_leaves_nothing_to_the_next_client_of_a_pooler(postgresql_url: str) -> None:
-    Ledger(postgresql_url).create(f"begun {uuid.uuid4()}", epsilon=1.0, delta=0.0, unit=per_record())
-    store = LedgerStore(postgresql_url)
-    names = [f"{uuid.uuid4()}" for _ in range(12)]
-
-    def work(connection: Connection) -> object:
-        for name in names:
-            connection.insert(TABLES.sources, source=name, dataset="pooled")
-        return connection.rows("SELECT count(*) FROM pg_prepared_statements")
-
-    assert store.write("pooled", work) == [(0,)]
-
-
-@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
-def test_a_database_of_another_encoding_keeps_a_ledger(postgresql_url: str, encoding: str) -> None:
-    import psycopg
-
-    name = f"encoded_{uuid.uuid4().hex}"
-    with psycopg.connect(postgresql_url, autocommit=True) as connection:
-        connection.execute(
-            f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
-        )
-    ledger = begun(postgresql_url.rpartition("/")[0] + f"/{name}")
-    for expected in (1, 2):
-        assert ledger.charge("naïve", [PureCost(0.25)], unit=per_record(), note="né").id == expected
-    assert ledger.datasets() == ["naïve"]
-    assert ledger.verify() == []
-    if encoding == "LATIN1":
-        with pytest.raises(LedgerError, match="could not be used"):
-            ledger.charge("文字", [PureCost(0.25)], unit=per_record())
-
-
 def test_a_transaction_that_lost_a_race_is_tried_again(postgresql_url: str) -> None:
     """Without its lock, as behind a pooler that shares sessions, the isolation level alone keeps the budget."""
     dataset = f"pooled {uuid.uuid4()}"
@@ -255,63 +223,3 @@ def test_of_several_sessions_that_charge_one_secret_one_may(postgresql_url: str)
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(charged, names)) == 1
     assert len(set(names) & set(ledger.datasets())) == 1
-
-
-def test_an_empty_database_is_no_ledger_until_a_total_is_set(postgresql_url: str) -> None:
-    import psycopg
-
-    schema = f"empty_{uuid.uuid4().hex}"
-    with psycopg.connect(postgresql_url, autocommit=True) as session:
-        session.execute(f"CREATE SCHEMA {schema}")
-        ledger = Ledger(f"{postgresql_url}?options=-csearch_path%3D{schema}")
-        for use in (ledger.datasets, ledger.verify, lambda: ledger.charge("web", [PureCost(0.5)], unit=per_record())):
-            with pytest.raises(LedgerError, match="there is no ledger"):
-                use()
-        made = "SELECT count(*) FROM information_schema.tables WHERE table_schema = %s"
-        assert session.execute(made, [schema]).fetchone() == (0,)
-        ledger.create("web", epsilon=1.0, delta=0, unit=per_record())
-        assert ledger.charge("web", [PureCost(0.5)], unit=per_record()).id == 1
-
-
-def test_a_role_that_may_only_read_reads_a_ledger(postgresql_url: str) -> None:
-    import psycopg
-
-    schema, dataset = f"read_{uuid.uuid4().hex}", "web"
-    with psycopg.connect(postgresql_url, autocommit=True) as session:
-        session.execute(f"CREATE SCHEMA {schema}")
-        writer = Ledger(f"{postgresql_url}?options=-csearch_path%3D{schema}")
-        writer.create(dataset, epsilon=1.0, delta=0, unit=per_record())
-        charge = writer.charge(dataset, [PureCost(0.5)], unit=per_record())
-        session.execute(f"CREATE ROLE {schema} LOGIN")
-        session.execute(f"GRANT USAGE ON SCHEMA {schema} TO {schema}")
-        session.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {schema}")
-    options = f"-csearch_path%3D{schema}%20-cdefault_transaction_read_only%3Don"
-    reader = Ledger(f"{postgresql_url.replace('dpsketch@', f'{schema}@')}?options={options}")
-    assert reader.datasets() == [dataset]
-    assert reader.verify([charge]) == []
-    assert reader.spent(dataset) == writer.spent(dataset)
-    assert reader.history(dataset) == writer.history(dataset)
-    assert reader.preview(dataset, [PureCost(0.5)], unit=per_record()).allowed
-    with pytest.raises(LedgerError, match="could not be used"):
-        reader.charge(dataset, [PureCost(0.5)], unit=per_record())
-    assert writer.spent(dataset).releases == 1
-
-
-def test_of_two_spellings_that_are_created_at_once_one_is_taken(url: str) -> None:
-    """Each has a lock of its own, and neither sees the other before it commits."""
-    ledger = begun(url)
-    for _ in range(3):
-        name = uuid.uuid4().hex
-
-        def create(spelled: str) -> str:
-            try:
-                ledger.create(spelled, epsilon=1.0, delta=0, unit=per_record())
-            except LedgerError as error:
-                return str(error)
-            return spelled
-
-        with ThreadPoolExecutor(2) as together:
-            said = list(together.map(create, [f"x{name}", f"X{name}"]))
-        taken = [each for each in said if "only by case" not in each]
-        assert len(taken) == 1
-        assert [each for each in ledger.datasets() if name in each] == taken

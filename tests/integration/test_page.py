@@ -7,23 +7,19 @@ from __future__ import annotations
 
 import csv
 import json
-import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import httpx
-import numpy as np
 import pyarrow as pa
 import pytest
 from playwright.sync_api import Browser, expect
 
 import dpsketch as dps
-from browsing import AXE, Visit, ask, collection, releases, service, use, views, visit
+from browsing import AXE, Visit, ask, collection, releases, use, views, visit
 from dpsketch import files
-from dpsketch.local import tickets
-from serving import OPEN, PROTOCOL, Server, new_token, objects
+from serving import PROTOCOL, Server, new_token
 
 OCTETS = {"Content-Type": "application/octet-stream"}
 BAD = "<img src=nowhere.png>"
@@ -50,11 +46,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A service that is open to nobody but its administrator."""
     folder = tmp_path_factory.mktemp("page")
     store = str(folder / "page.db")
-    running = Server(folder, ["--store", store, "--compute-rate", "100"], {"token": new_token(store, "admin")}).start()
-    try:
+    with Server(folder, ["--store", store, "--compute-rate", "100"], {"token": new_token(store, "admin")}) as running:
         yield running
-    finally:
-        assert running.stop() == 0
 
 
 def rows(tab: Visit) -> list[list[str]]:
@@ -216,61 +209,6 @@ def test_a_key_is_looked_up_by_keyboard_alone_and_is_in_no_address(tab: Visit, d
 
 
 @pytest.mark.full
-def test_the_largest_keys_are_drawn_with_the_intervals_of_the_service(tab: Visit, demo: str) -> None:
-    path = f"releases/{releases(demo)['counts']}"
-    keys = [f"/docs/{number}" for number in range(12)]
-    tab.open(f"/{path}")
-    card = tab.card("The largest keys")
-    card.get_by_label("Candidates").fill("\n".join(keys))
-    card.get_by_label("How many").fill("7")
-    card.get_by_role("button", name="Show the largest").click()
-    expect(card.locator("rect.bar")).to_have_count(7)
-    found = ask(demo, f"{path}/top", {"n": 7, "candidates": keys})["estimates"]
-    assert card.locator("text.label").all_text_contents() == [one["key"] for one in found]
-    expect(card.locator("figcaption")).to_contain_text("hold for all 7 at once")
-    # On the axis of the drawing, an interval's line is as long as the interval.
-    bars = [float(bar.get_attribute("width") or 0) for bar in card.locator("rect.bar").all()]
-    lines = card.locator("line.whisker").evaluate_all(
-        """lines => lines.map((line) => ["x1", "x2", "y1", "y2"].map((name) => Number(line.getAttribute(name))))
-                         .filter(([, , y1, y2]) => y1 === y2).map(([x1, x2]) => x2 - x1)"""
-    )
-    for one, bar, line in zip(found, bars, lines, strict=True):
-        assert line / bar == pytest.approx((one["high"] - one["low"]) / one["value"], rel=1e-9)
-
-
-@pytest.mark.full
-def test_the_map_tells_its_numbers_to_keys_and_to_the_mouse(tab: Visit, demo: str) -> None:
-    path = f"releases/{releases(demo)['density']}"
-    tab.open(f"/{path}")
-    grid = ask(demo, f"{path}/grid?size=64")
-    readout = tab.page.locator(".readout")
-    tab.page.locator(".map").focus()
-    assert tab.focus()["shown"]
-    for key in ("ArrowUp", "ArrowUp", "ArrowLeft"):
-        tab.page.keyboard.press(key)
-    expect(readout).to_contain_text(f"density {grid['values'][34][31]:.3g} at east 4.92, north 5.39")
-    tab.page.keyboard.press("Enter")
-    expect(tab.page.locator(".answer")).to_contain_text("Density at east 4.92, north 5.39: about")
-    tab.page.locator(".map .cells").hover(position={"x": 5, "y": 5})
-    expect(readout).to_contain_text(f"density {grid['values'][63][0]:.3g} at east 0.0781, north 9.92")
-
-
-@pytest.mark.full
-def test_promise_and_budget_stand_beside_the_answers(tab: Visit, demo: str) -> None:
-    whole = ask(demo, f"releases/{releases(demo)['counts']}")
-    tab.open(f"/releases/{whole['id']}")
-    promised = tab.card("What is promised")
-    promised.get_by_text("In full").click()
-    for sentence in re.split(r"(?<=[.;:]) (?=[A-Z])", whole["guarantee"]["words"]):
-        expect(promised.get_by_text(sentence)).to_be_visible()
-    [budget] = [one for one in ask(demo, "ledger")["datasets"] if one["dataset"] == whole["facts"]["charge"]["dataset"]]
-    for where in (f"/releases/{whole['id']}", "/budget"):
-        tab.open(where)
-        meter = tab.page.locator(".budget", has_text=budget["dataset"]).first.get_by_role("meter")
-        assert float(meter.get_attribute("aria-valuenow") or "nan") == pytest.approx(budget["share"])
-
-
-@pytest.mark.full
 def test_a_collection_is_shown_as_it_grows_until_it_is_paused(tab: Visit, demo: str) -> None:
     """By one request that stays open."""
     one = collection(demo)
@@ -291,89 +229,3 @@ def test_a_collection_is_shown_as_it_grows_until_it_is_paused(tab: Visit, demo: 
     tab.page.get_by_role("button", name="Go on").click()
     tab.page.wait_for_timeout(500)
     assert len(tab.requests) > before
-
-
-@pytest.mark.full
-def test_failures_are_said_in_plain_words(browser: Browser, demo: str) -> None:
-    with visit(browser, demo, may_fail=True) as seen:
-        seen.open("/releases/nothing")
-        expect(seen.page.get_by_role("alert")).to_contain_text("There is no such release.")
-        seen.page.route("**/v1/**", lambda route: route.abort())
-        seen.open("/collections")
-        expect(seen.page.get_by_role("alert")).to_contain_text("The service cannot be reached.")
-
-
-@pytest.mark.full
-def test_kinds_that_the_demo_does_not_hold_have_a_view(browser: Browser, tmp_path: Path) -> None:
-    """Integer keys of 64 bits are not rounded; rounded, this one would be another key."""
-    unit, large = dps.per_record(), 2**63 + 1
-    heavy = dps.HeavyHitters(unit=unit, rows=5, width=512, key_bits=64)
-    heavy.update(np.array([large, 7], dtype=np.uint64), counts=np.array([90_000, 50_000]))
-    heavy.release(epsilon=1.0, delta=1e-6).save(tmp_path / "numbers.dps")
-    sparse = dps.SparseHistogram(unit=unit, domain=2**64)
-    sparse.update(["tea", "milk"], counts=[5000, 200])
-    sparse.release(epsilon=1.0, delta=0).save(tmp_path / "drinks.dps")
-    line = dps.DensitySketch(
-        kernel=dps.kernels.Euclidean(dim=1, bandwidth=1.0), rows=200, unit=unit, bounds=[(0, 10)], columns=("age",)
-    )
-    line.update(np.linspace(2, 4, 5000)[:, None])
-    line.release(epsilon=1.0, delta=1e-6).save(tmp_path / "line.dps")
-    PROTOCOL.collector().add(PROTOCOL.report([["tea"]] * 900)).save(tmp_path / "people.dps")
-    options = (f"--store={tmp_path / 'service.db'}", f"--mount={tmp_path}", "--public-read")
-    with service(tmp_path / "log", *options) as address, visit(browser, address) as tab:
-        for kind, label, key, answer in (
-            ("heavy", "Key (a whole number)", str(large), rf"{large}: about (89,9|90,0)"),
-            ("sparse", "Key, exactly", "tea", r"tea: about [45],\d"),
-            ("local", "Key, exactly", "tea", "% and "),
-        ):
-            tab.open(f"/releases/{releases(address)[kind]}")
-            tab.page.get_by_label(label).fill(key)
-            tab.page.keyboard.press("Enter")
-            expect(tab.card("Look up a key").locator(".answer")).to_contain_text(re.compile(answer))
-        tab.open(f"/releases/{releases(address)['density']}")
-        expect(tab.page.locator("path.band")).to_have_count(1)
-
-
-@pytest.mark.full
-def test_the_list_is_searched_versions_lead_to_each_other_and_a_ticket_takes_part_once(
-    browser: Browser, tmp_path: Path
-) -> None:
-    store = str(tmp_path / "releases.db")
-    token = new_token(store, "admin")
-    server = Server(tmp_path, ["--store", store, *OPEN]).start()
-    admin = server.client(token)
-    try:
-        ids = []
-        for count, name in enumerate(("visits", "visits", "purchases"), 5):
-            histogram = dps.Histogram(unit=dps.per_record())
-            histogram.update(["tea"] * 100 * count)
-            content = files.encode(histogram.release(epsilon=2.0, delta=0, keys=["tea"]).to_document())
-            ids.append(admin.post(f"/v1/releases?name={name}", content=content, headers=OCTETS).json()["id"])
-            time.sleep(0.01)
-        asked = {"name": "Fruit", "spec": PROTOCOL.to_json(), "candidates": ["apple", "pear"], "tickets": "once"}
-        made = admin.post("/v1/collections", json=asked).json()
-        ticket = tickets.issue(made["ticket_key"], made["id"], subject="ann", expires=time.time() + 600)
-        with visit(browser, server.url, may_fail=True) as tab:
-            page = tab.page
-            tab.open("/releases")
-            expect(page.locator(".tiles .tile")).to_have_count(2)
-            page.get_by_label("Search").fill("purch hist")
-            expect(page.locator(".tiles .tile")).to_have_count(1)
-            tab.open("/releases/newest/visits")
-            expect(page.get_by_text(f"Its id is {ids[1]}")).to_be_visible()
-            page.get_by_role("link", name="Version 1").click()
-            expect(page.get_by_text(f"Its id is {ids[0]}")).to_be_visible()
-            page.goto(f"{server.url}/#/demo/{made['id']}/{ticket}")
-            page.get_by_label("apple").check()
-            page.get_by_role("button", name="Randomise").click()
-            assert ticket not in page.url
-            page.get_by_role("button", name="Send it").click()
-            expect(page.locator("main")).to_contain_text("Sent, and stored.")
-            [report] = tab.sent("/reports")
-            assert report.headers["dpsketch-ticket"] == ticket
-            assert all(ticket not in request.url for request in tab.requests)
-            again = {tickets.HEADER: ticket}
-            refused = server.client().post(f"/v1/collections/{made['id']}/reports", json=objects(1)[0], headers=again)
-            assert refused.json()["error"]["code"] == "ticket_used"
-    finally:
-        assert server.stop() == 0

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ from playwright.sync_api import Browser, Page, expect
 
 from browsing import Visit, collection, visit
 from dpsketch import local
-from serving import PROTOCOL
 
 pytestmark = pytest.mark.full
 
@@ -44,23 +41,6 @@ def reload(tab: Visit) -> None:
     tab.page.reload()
     tab.page.wait_for_function("() => document.querySelector('main h1')")
     tab.settle()
-
-
-def test_a_second_submission_gives_the_first_report(tab: Visit, demo: str) -> None:
-    """The button is hidden; whoever submits the form all the same has another choice answered with the old report."""
-    tab.open(f"/demo/{collection(demo)['id']}")
-    first = draw(tab.page, "mango")
-    again = tab.page.evaluate(
-        """async () => {
-          const fig = [...document.querySelectorAll("input[name=choice]")].find((one) => one.value === "fig");
-          fig.checked = true;
-          fig.form.requestSubmit();
-          await new Promise((done) => setTimeout(done, 300));
-          return document.querySelector(".body").textContent;
-        }"""
-    )
-    assert again == first
-    assert "ε = 2 " in spent(tab.page)
 
 
 def test_a_report_whose_sending_failed_is_the_one_sent_later(browser: Browser, demo: str) -> None:
@@ -127,15 +107,6 @@ def test_collections_share_the_budget_of_this_browser(tab: Visit, demo: str) -> 
     expect(tab.page.get_by_role("button", name="Send it")).to_be_hidden()
 
 
-def test_a_person_can_agree_to_less_than_the_collector_asks(tab: Visit, demo: str) -> None:
-    tab.open(f"/demo/{collection(demo)['id']}")
-    tab.page.get_by_label("fig").check()
-    tab.page.get_by_label("The most that all your reports").fill("1")
-    tab.page.get_by_role("button", name="Randomise").click()
-    refusal(tab.page).to_contain_text("at most 1 was agreed to")
-    expect(tab.page.get_by_role("button", name="Send it")).to_be_hidden()
-
-
 @pytest.mark.parametrize(
     ("promise", "spec"),
     [({"epsilon": 0.01}, {}), ({"holds": False}, {}), ({"epsilon": 0.01}, {"epsilon": 0.01}),
@@ -157,61 +128,3 @@ def test_without_a_memory_nothing_is_drawn(tab: Visit, demo: str) -> None:
     tab.open(f"/demo/{collection(demo)['id']}")
     refusal(tab.page).to_contain_text("cannot remember")
     expect(tab.page.get_by_role("button", name="Randomise")).to_have_count(0)
-
-
-def test_the_memory_outlives_the_browser(browser: Browser, demo: str, tmp_path: Path) -> None:
-    texts: list[str] = []
-    for _ in range(2):
-        chromium = shutil.which("chromium")
-        context = browser.browser_type.launch_persistent_context(tmp_path / "profile", executable_path=chromium)
-        page = context.new_page()
-        page.goto(f"{demo}/#/demo/{collection(demo)['id']}")
-        page.wait_for_function("() => document.querySelector('main h1')")
-        texts.append(shown(page) if texts else draw(page, "mango"))
-        assert "ε = 2 " in spent(page)
-        context.close()
-    assert texts[0] == texts[1]
-
-
-REPORTS = 400
-
-
-def share_of_mango(texts: list[str]) -> float:
-    collector = PROTOCOL.collector()
-    assert collector.receive(texts).accepted == REPORTS
-    return float(collector.estimate(["mango"]).value[0])
-
-
-def test_the_page_randomises_by_the_law_of_the_protocol(tab: Visit, demo: str) -> None:
-    """The share among 400 reports of one choice within six standard errors of 1 (2e-9), that of true buckets not."""
-    tab.open(f"/demo/{collection(demo)['id']}")
-    asked = [REPORTS, collection(demo)["spec"]]
-    randomised = tab.page.evaluate(
-        """async ([number, announced]) => {
-          const { readSpec } = await import("/client.js");
-          const { reportOnce } = await import("/page/taking.js");
-          const spec = readSpec(announced, { maxEpsilon: 2 });
-          const texts = [];
-          for (let k = 0; k < number; k++) {
-            texts.push((await reportOnce(`person ${k}`, spec, ["mango"], 2 * number)).message);
-          }
-          return texts;
-        }""",
-        asked,
-    )
-    plain = tab.page.evaluate(
-        """async ([number, announced]) => {
-          const { decide, readSpec, report, toObject } = await import("/client.js");
-          const spec = readSpec(announced, { maxEpsilon: 2 });
-          return Array.from({ length: number }, () => {
-            const made = report(spec, ["mango"]);
-            const bucket = decide(spec, ["mango"], made.seed, { inside: 0n, choice: 0n, order: 0n });
-            return JSON.stringify(toObject(spec, { ...made, bucket }));
-          });
-        }""",
-        asked,
-    )
-    allowed = 6 * PROTOCOL.variance(1.0, REPORTS) ** 0.5
-    assert abs(share_of_mango(randomised) - 1) < allowed
-    assert abs(share_of_mango(plain) - 1) > allowed
-    assert tab.sent("/reports") == []

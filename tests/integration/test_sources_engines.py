@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import psycopg
 import pyarrow as pa
 import pyarrow.parquet
@@ -215,47 +211,6 @@ def test_what_goes_wrong_in_sqlite_quotes_no_record(tmp_path: Path) -> None:
     refused(f"{good}?table=my table")
 
 
-def make(path: Path, rows: int) -> Path:
-    """Write ``rows`` records with integer users and keys of eight letters or so, quickly."""
-    kind = "FORMAT parquet" if path.suffix == ".parquet" else "FORMAT csv, HEADER"
-    duckdb.connect(config={"threads": 2}).execute(
-        f"""COPY (SELECT hash(range) % 1000003 AS user, 'key' || (hash(range * 7) % 500000) AS key,
-                         (hash(range * 3) >> 1)::BIGINT AS number FROM range({rows})) TO '{path}' ({kind})"""
-    )
-    return path
-
-
-MEASURE = """
-import json, sys
-import dpsketch as dps
-from dpsketch.sources import Columns, open_source
-def feed(source):
-    sketch = dps.CountSketch(rows=7, width=4096, unit=dps.per_record(), seed=7)
-    rows = 0
-    for batch in open_source([source], Columns(key="key")):
-        sketch.update(batch.key)
-        rows += batch.rows
-    return rows
-def mark():
-    # Not getrusage, which begins with the peak of the process that started this one.
-    return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) / 1024
-feed(sys.argv[2])
-before = mark()
-print(json.dumps([feed(sys.argv[1]), mark() - before]))
-"""
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_memory_stays_flat_over_ten_million_records(suffix: str, tmp_path: Path) -> None:
-    """In a process of its own, in megabytes beyond what a small file takes."""
-    files = make(tmp_path / f"large.{suffix}", 10**7), make(tmp_path / f"small.{suffix}", 1000)
-    done = subprocess.run([sys.executable, "-c", MEASURE, *files], capture_output=True, text=True, check=True)
-    rows, grown = json.loads(done.stdout)
-    assert rows == 10**7
-    assert grown < 300
-
-
 def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
     """In a child that becomes another user, since root may read everything."""
     path = write(pa.table({"k": [SECRET]}), tmp_path / "t.csv")
@@ -270,33 +225,6 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
             status = 0 if "may not be read by this user" in refused(path) else 2
         os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-def test_an_interrupt_while_records_are_sorted_leaves_nothing_behind(tmp_path: Path) -> None:
-    path, spill = make(tmp_path / "large.parquet", 3 * 10**6), tmp_path / "spill"
-    spill.mkdir()
-    program = """
-import sys
-from dpsketch.sources import Columns, open_source
-columns = Columns(key="key", user="user")
-try:
-    list(open_source([sys.argv[1]], columns, sort_by_user=True, memory_limit="80MB", temp_directory=sys.argv[2]))
-except KeyboardInterrupt:
-    print("stopped", flush=True)
-    raise
-print("done", flush=True)
-"""
-    command = [sys.executable, "-c", program, str(path), str(spill)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        while not any(spill.glob("*/[!.]*")):  # DuckDB's own files, beside our lock
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
-    assert output == "stopped\n"
-    assert "KeyboardInterrupt" in errors
-    assert process.returncode != 0
-    assert list(spill.iterdir()) == []
 
 
 FUZZ = """
