@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -24,7 +25,6 @@ from dpsketch.server.settings import OPTIONS, Limits, from_environment, variable
 from dpsketch.server.storage import Storage
 from serving import OPEN, Server, dpsketch, new_collection, new_token, objects, wait_for
 
-ROOT = Path(__file__).parents[2]
 OCTETS = {"Content-Type": "application/octet-stream"}
 
 
@@ -237,55 +237,56 @@ def test_what_is_no_backup_changes_nothing(tmp_path: Path) -> None:
     storage.close()
 
 
-def test_tokens_for_one_collection_that_expire_and_are_rotated(tmp_path: Path) -> None:
-    store = str(tmp_path / "tokens.db")
-    token = new_token(store, "admin")
-    with Server(tmp_path, ["--store", store]) as server:
-        mine, other = (f"/v1/collections/{new_collection(server.client(token))}" for _ in range(2))
-        identifier = mine.rpartition("/")[2]
-        create = ["serve", "--store", store, "token", "create", "--name", "gateway", "--json"]
-        made = json.loads(dpsketch(*create, "--scope", "collect", "--collection", identifier, "--days", "1"))
-        client = server.client(made["token"])
-        wait_for(lambda: client.get("/v1/session").status_code == 200)
-        assert client.post(f"{mine}/reports", json=objects(5)).status_code == 202
-        refused = client.post(f"{other}/reports", json=objects(5))
-        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden")
-        assert [one["id"] for one in client.get("/v1/collections").json()["collections"]] == [identifier]
-        rotated = json.loads(
-            dpsketch("serve", "--store", store, "token", "rotate", made["id"], "--hours", "0", "--json")
-        )
-        assert rotated["collection"] == identifier
-        fresh = server.client(rotated["token"])
-        wait_for(lambda: fresh.get("/v1/session").status_code == 200)
-        wait_for(lambda: client.get("/v1/session").status_code == 401)
-        assert fresh.post(f"{mine}/reports", json=objects(5)).status_code == 202
-        listed = dpsketch("serve", "--store", store, "token", "list")
-        assert identifier in listed
-        assert rotated["token"].encode() not in Path(store).read_bytes()
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service that is open to nobody without a token."""
+    folder = tmp_path_factory.mktemp("closed")
+    store = str(folder / "closed.db")
+    with Server(folder, ["--store", store], {"token": new_token(store, "admin")}) as running:
+        yield running
 
 
-def test_a_collection_ends_and_is_deleted_in_its_time(tmp_path: Path) -> None:
-    store = str(tmp_path / "life.db")
-    token = new_token(store, "admin")
+def test_tokens_for_one_collection_that_expire_and_are_rotated(server: Server) -> None:
+    store, admin = server.options[1], server.client(server.environment["token"])
+    mine, other = (f"/v1/collections/{new_collection(admin)}" for _ in range(2))
+    identifier = mine.rpartition("/")[2]
+    create = ["serve", "--store", store, "token", "create", "--name", "gateway", "--json", "--scope", "collect"]
+    made = json.loads(dpsketch(*create, "--collection", identifier, "--days", "1"))
+    client = server.client(made["token"])
+    wait_for(lambda: client.get("/v1/session").status_code == 200)
+    assert client.post(f"{mine}/reports", json=objects(5)).status_code == 202
+    refused = client.post(f"{other}/reports", json=objects(5))
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden")
+    assert [one["id"] for one in client.get("/v1/collections").json()["collections"]] == [identifier]
+    rotated = json.loads(dpsketch("serve", "--store", store, "token", "rotate", made["id"], "--hours", "0", "--json"))
+    assert rotated["collection"] == identifier
+    fresh = server.client(rotated["token"])
+    wait_for(lambda: fresh.get("/v1/session").status_code == 200)
+    wait_for(lambda: client.get("/v1/session").status_code == 401)
+    assert fresh.post(f"{mine}/reports", json=objects(5)).status_code == 202
+    assert identifier in dpsketch("serve", "--store", store, "token", "list")
+    assert rotated["token"].encode() not in Path(store).read_bytes()
+
+
+def test_a_collection_ends_and_is_deleted_in_its_time(server: Server) -> None:
+    admin = server.client(server.environment["token"])
 
     def soon(seconds: float) -> str:
         return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
 
-    with Server(tmp_path, ["--store", store, *OPEN]) as server:
-        admin = server.client(token)
-        kept = f"/v1/collections/{new_collection(admin)}"
-        address = f"/v1/collections/{new_collection(admin, closes_at=soon(1.5), deletes_at=soon(4), max_reports=15)}"
-        assert admin.post(f"{address}/reports", json=objects(10)).status_code == 202
-        assert admin.post(f"{address}/reports", json=objects(10)).json()["error"]["code"] == "full"
-        wait_for(lambda: admin.get(address).json()["closed"])
-        assert admin.post(f"{address}/reports", json=objects(1)).json()["error"]["code"] == "closed"
-        assert exported(server, address)
-        wait_for(lambda: admin.get(address).status_code == 404)
-        assert admin.post(f"{kept}/reports", json=objects(10)).status_code == 202
-        assert admin.delete(kept).status_code == 204
-        assert server.client().delete(kept).status_code == 401
-        with sqlite3.connect(store) as connection:
-            for table in ("collection", "chunk", "history"):
-                assert connection.execute(f"SELECT count(*) FROM dpsketch_{table}").fetchone() == (0,)
-        connection.close()
-        assert admin.post("/v1/collections", json={"name": "x", "spec": {}, "closes_at": "soon"}).status_code == 422
+    kept = new_collection(admin)
+    timed = new_collection(admin, closes_at=soon(1.5), deletes_at=soon(4), max_reports=15)
+    address = f"/v1/collections/{timed}"
+    assert admin.post(f"{address}/reports", json=objects(10)).status_code == 202
+    assert admin.post(f"{address}/reports", json=objects(10)).json()["error"]["code"] == "full"
+    wait_for(lambda: admin.get(address).json()["closed"])
+    assert admin.post(f"{address}/reports", json=objects(1)).json()["error"]["code"] == "closed"
+    wait_for(lambda: admin.get(address).status_code == 404)
+    assert admin.post(f"/v1/collections/{kept}/reports", json=objects(10)).status_code == 202
+    assert server.client().delete(f"/v1/collections/{kept}").status_code == 401
+    assert admin.delete(f"/v1/collections/{kept}").status_code == 204
+    with contextlib.closing(sqlite3.connect(server.options[1])) as connection:
+        for table, column in (("collection", "id"), ("chunk", "collection"), ("history", "collection")):
+            left = f"SELECT count(*) FROM dpsketch_{table} WHERE {column} IN (?, ?)"
+            assert connection.execute(left, [kept, timed]).fetchone() == (0,)
+    assert admin.post("/v1/collections", json={"name": "x", "spec": {}, "closes_at": "soon"}).status_code == 422

@@ -28,6 +28,7 @@ from dpsketch.errors import InvalidInput, ReleaseRefused, SourceError, SpecMisma
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import Unit
 from dpsketch.sketches.specs import with_key_columns
+from dpsketch.sketches.table.store import RecordStore
 from sensitive import everything, everything_in
 
 pytest.importorskip("pyspark")
@@ -186,6 +187,57 @@ def test_a_histogram_is_released_where_its_pairs_are(
         found = cluster.release_histogram(frame, spec, **columns, **budget)
     assert files.encode(found.to_document()) == files.encode(expected.to_document())
     assert len(found.keys) > 2
+
+
+@pytest.mark.parametrize(
+    ("by", "options", "release"),
+    [
+        ("text", {"user": "name", "max_keys": 3, "max_records": 4}, {"epsilon": 30.0, "delta": 1e-3}),
+        ("bytes", {"user": "user"}, {"groups": ["ä", b"/page/7", b"\xff"], "rho": 50.0}),
+        (["text", "small"], {"user": "user", "neighbours": "replace"}, {"epsilon": 30.0, "delta": 1e-3}),
+    ],
+)
+def test_a_table_is_released_where_its_records_are(
+    table: pa.Table, frame: Any, by: Any, options: dict[str, Any], release: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The same release bit for bit, given the same noise: names, bounds that are chosen, and columns."""
+    # One machine takes the steps of the cluster; ordered records draw other seeds, and answer alike otherwise.
+    monkeypatch.setattr(RecordStore, "_users_fit", lambda _: False)
+    columns = [dps.count(), dps.users(), dps.sum("weight"), dps.mean("small", over="users")]
+    spec = dps.Table(by=by, columns=columns, **options).spec
+    with seeded_noise_for_tests_only(3):
+        here = dps.Table.from_spec(spec)
+        here.update(table)
+        expected = here.release(**release)
+    with seeded_noise_for_tests_only(3):
+        found = cluster.release_table(frame, spec, **release)
+    assert files.encode(found.to_document()) == files.encode(expected.to_document())
+    assert found.to_arrow().num_rows > 1
+
+
+def test_records_of_listed_groups_are_released_with_their_quantiles(table: pa.Table, frame: Any) -> None:
+    """At a huge ε: counts are exact, sums to the rounding of values, and quantiles lie in their leaf."""
+    columns = [dps.count(), dps.sum("weight", bounds=(0, 8)), dps.quantiles("weight", [0.5], bounds=(0, 8), grid=1)]
+    spec = dps.Table(by="text", columns=columns).spec
+    private = cluster.release_table(frame, spec, groups=["ä", "nobody's"], epsilon=1e3, delta=0.0)
+    rows = private.to_arrow().to_pandas().set_index("text")
+    records = table.to_pandas()
+    own = records[records["text"] == "ä"]["weight"].dropna()
+    assert rows.loc["nobody's"]["count"] == pytest.approx(0, abs=0.5)
+    assert rows.loc["ä"]["count"] == pytest.approx(len(own), abs=0.5)
+    assert rows.loc["ä"]["sum_weight"] == pytest.approx(own.sum(), abs=0.5)
+    assert own.quantile(0.4) - 1 <= rows.loc["ä"]["quantile_weight_0.5"] <= own.quantile(0.6) + 1
+
+
+def test_tables_that_one_machine_would_read_otherwise_are_refused(frame: Any) -> None:
+    budget = {"epsilon": 1.0, "delta": 1e-6}
+    with pytest.raises(InvalidInput, match="floats, decimals or timestamps"):
+        cluster.release_table(frame, dps.Table(by="x").spec, **budget)
+    with pytest.raises(InvalidInput, match="does not hold numbers"):
+        cluster.release_table(frame, dps.Table(by="text", columns=[dps.sum("name")]).spec, **budget)
+    with pytest.raises(InvalidInput, match="release_table"):
+        cluster.build(frame, dps.Table(by="x").spec, key="x")
 
 
 def test_collated_text_and_no_records(spark: Any, frame: Any) -> None:

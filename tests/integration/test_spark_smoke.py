@@ -1,6 +1,6 @@
 """A batch job of counts and tables with a JVM in the client, and of counts over Spark Connect: one process each.
 
-What a real cluster with executors adds is in test_spark.py and test_spark_tables.py, which ``make test-full`` runs.
+What a real cluster with executors adds is in test_spark.py, which ``make test-full`` runs.
 """
 
 from __future__ import annotations

@@ -13,9 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import dpsketch as dps
-from sensitive import everything
-
 # What the command line does with --user, in a process of its own; what it held at most is read off the system.
 PROGRAM = """
 import json, sys
@@ -36,10 +33,12 @@ print(json.dumps([read, peak]))
 """
 
 
-def count(folder: Path, rows: int, users: int, kind: pa.DataType) -> tuple[Path, Path]:
-    """Write records and count them; return the file of records and that of the sketch."""
-    rng = np.random.default_rng(1)
-    source, target = folder / "records.parquet", folder / "users.sketch"
+@pytest.mark.full
+@pytest.mark.parametrize(("users", "kind"), [(4_000_000, pa.int64()), (1_000_000, pa.string())])
+def test_twenty_million_rows_within_a_gigabyte(tmp_path: Path, users: int, kind: pa.DataType) -> None:
+    """That the sketch is that of one update is in ``tests/unit/test_whole_users.py``."""
+    rng, rows = np.random.default_rng(1), 20_000_000
+    source, target = tmp_path / "records.parquet", tmp_path / "users.sketch"
     with pq.ParquetWriter(source, pa.schema({"user": kind, "key": kind})) as writer:
         for start in range(0, rows, 500_000):
             n = min(500_000, rows - start)
@@ -47,26 +46,10 @@ def count(folder: Path, rows: int, users: int, kind: pa.DataType) -> tuple[Path,
             who[: n // 20] = 0  # one user has a twentieth of all records
             writer.write_table(pa.table({"user": pa.array(who).cast(kind), "key": pa.array(what).cast(kind)}))
     command = [sys.executable, "-c", PROGRAM, str(source), str(target)]
-    environment = {**os.environ, "TMPDIR": str(folder)}
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     read, peak = json.loads(done.stdout)
     assert read == rows
     assert peak < 1e9
-    assert [path.name for path in folder.iterdir() if "dpsketch-" in path.name] == []
-    return source, target
-
-
-@pytest.mark.parametrize("kind", [pa.int64(), pytest.param(pa.string(), marks=pytest.mark.full)], ids=str)
-def test_a_sorted_file_gives_the_table_of_one_update(tmp_path: Path, kind: pa.DataType) -> None:
-    source, target = count(tmp_path, 200_000, 10_000, kind)
-    records = pq.read_table(source)
-    once = dps.CountSketch(rows=7, width=4096, unit=dps.per_user(max_keys=30))
-    once.update(records["key"], users=records["user"])
-    assert everything(dps.load_sensitive(target)) == everything(once)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("users", "kind"), [(4_000_000, pa.int64()), (1_000_000, pa.string())])
-def test_twenty_million_rows_within_a_gigabyte(tmp_path: Path, users: int, kind: pa.DataType) -> None:
-    count(tmp_path, 20_000_000, users, kind)
+    assert [path.name for path in tmp_path.iterdir() if "dpsketch-" in path.name] == []
