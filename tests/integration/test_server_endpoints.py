@@ -6,6 +6,8 @@ import json
 import re
 import socket
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,10 +24,12 @@ from schemathesis import checks
 
 import dpsketch as dps
 from dpsketch import local
+from dpsketch.sketches.continual.folder import StreamFolder
 from serving import PROTOCOL, Server, dpsketch, new_collection, new_token, objects, wait_for
 
 KEYS = ["/a", "/b", "/c"]
 SECRET_KEY = "/very-secret-page"
+DAYS = 9
 
 
 @dataclass
@@ -65,7 +69,17 @@ def make_releases(folder: Path) -> dict[str, Path]:
     paths = {name: folder / f"{name}.dps" for name in filled}
     for name, sketch in filled.items():
         sketch.release(**spend).save(paths[name])
+    drinks = stream_of_drinks()
+    for day in range(DAYS):
+        drinks.day(["tea"] * (200 + 100 * day) + ["milk"] * 50)
+    drinks.series().save(folder / "drinks.dps")
     return paths
+
+
+def stream_of_drinks() -> dps.ContinualSketch:
+    counted = dps.Histogram(unit=dps.per_record(), key_type="text")
+    budget = {"epsilon": 1.0, "delta": 1e-6}
+    return dps.ContinualSketch(counted, keys=["tea", "milk"], days=30, first_day="2026-11-01", **budget)
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +180,7 @@ def test_releases_are_listed_found_by_words_and_described(service: Service) -> N
         "counts": ["estimate", "top", "decode"], "numbers": ["estimate", "top", "decode"],
         "heavy": ["estimate", "top", "decode"], "histogram": ["estimate", "top"], "moment": ["statement"],
         "ranges": ["range"], "plane": ["density"], "table": ["estimate", "table"],
+        "drinks": ["curve", "change", "estimate", "top"],
     }  # fmt: skip
     assert listed["counts"]["needs_candidates"]
     assert not listed["heavy"]["needs_candidates"]
@@ -264,6 +279,75 @@ def test_a_table_refuses_in_words(service: Service) -> None:
         assert words in refused.text
         assert "country" not in refused.text
     assert "not a table" in client.get(f"/v1/releases/{service.release['counts']}/table").text
+
+
+def test_curves_windows_days_and_changes_are_those_of_the_stream(service: Service) -> None:
+    client, one = service.client("read"), f"/v1/releases/{service.release['drinks']}"
+    series = dps.load(service.folder / "mounted" / "drinks.dps")
+
+    def ask(route: str, **asked: Any) -> Any:
+        return client.post(f"{one}/{route}", json=asked).json()["estimates"]
+
+    facts = {"days_published": DAYS, "first_day": "2026-11-01", "last_day": "2026-11-09", "of": "histogram"}
+    assert client.get(one).json()["facts"].items() >= facts.items()
+    found, expected = ask("curve", key="tea", confidence=0.9, window=7), series.curve("tea", window=7, confidence=0.9)
+    assert [each["key"] for each in found] == expected.key
+    assert [each["low"] for each in found] == pytest.approx(expected.low.tolist())
+    assert ask("curve", key="tea", together=True)[0]["high"] > ask("curve", key="tea")[0]["high"]
+    days = series.between(3, 9).estimate(["milk"]).value[0]
+    assert ask("estimate", keys=["milk"], first=3, last=9)[0]["value"] == pytest.approx(days)
+    total = series.total().estimate(["tea"]).value[0]
+    assert ask("estimate", keys=["tea"])[0]["value"] == pytest.approx(total)
+    assert [each["key"] for each in ask("top", first=9, last=9)] == ["tea", "milk"]
+    (changed,), expected = ask("change", key="tea", later=[8, 9], earlier=[1, 2]), series.change("tea", (8, 9), (1, 2))
+    assert (changed["value"], changed["low"]) == pytest.approx((expected.value[0], expected.low[0]))
+    assert client.get(f"{one}/curve?key=tea&format=csv").text.startswith("key")
+    for route, asked in (
+        ("curve", {"key": "tea", "window": DAYS + 1}),
+        ("curve", {"key": "neither"}),
+        ("change", {"key": "tea", "later": [5, 3], "earlier": [1, 2]}),
+        ("estimate", {"keys": ["tea"], "last": DAYS + 1}),
+    ):
+        answer = client.post(f"{one}/{route}", json=asked)
+        assert answer.status_code == 422
+        assert "neither" not in answer.text
+
+
+def test_a_new_day_appears_without_a_restart(service: Service) -> None:
+    """The file of yesterday is gone; the newest of its name is shown."""
+    client, stream, path = service.client("read"), stream_of_drinks(), service.folder / "mounted" / "new.dps"
+    shown: list[str] = []
+
+    def newest() -> str:
+        found = [each["id"] for each in client.get("/v1/releases?name=new").json()["releases"]]
+        return found[0] if found else ""
+
+    for _ in range(2):
+        stream.day(["tea"] * 4000)
+        stream.series().save(path)
+        wait_for(lambda: newest() not in ("", *shown))
+        shown.append(newest())
+    days = client.get(f"/v1/releases/{shown[1]}/curve?key=tea&window=1").json()["estimates"]
+    assert [each["value"] for each in days] == pytest.approx([4000] * 2, abs=100)
+    assert client.get(f"/v1/releases/{shown[0]}").status_code == 404
+    path.unlink()
+    wait_for(lambda: newest() == "")
+
+
+def test_the_state_of_a_stream_is_never_mounted(service: Service, tmp_path: Path) -> None:
+    StreamFolder(tmp_path / "state").begin(stream_of_drinks())
+    options = ["--port", "0", f"--store={tmp_path / 'other.db'}", f"--mount={tmp_path / 'state'}"]
+    command = [sys.executable, "-m", "dpsketch", "serve", *options]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert refused.returncode != 0
+    assert "state of a stream, which is sensitive" in " ".join(refused.stderr.split())
+    # A stream that is begun in a folder that is mounted already takes what lies there off the list.
+    client, mounted = service.client("read"), service.folder / "mounted"
+    StreamFolder(mounted).token()
+    wait_for(lambda: not client.get("/v1/releases").json()["releases"])
+    for left in ("stream.begun", "stream.lock"):
+        (mounted / left).unlink()
+    wait_for(lambda: len(client.get("/v1/releases").json()["releases"]) == len(service.release))
 
 
 def test_upload_and_delete(service: Service) -> None:
