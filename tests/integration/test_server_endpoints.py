@@ -114,7 +114,7 @@ def test_health_readiness_metrics_and_the_description_need_no_token(service: Ser
     assert metrics.headers["content-type"].startswith("text/plain")
     shown = {line.partition("{")[0].partition(" ")[0] for line in metrics.text.splitlines()}
     board = json.loads((Path(__file__).parents[2] / "deploy" / "grafana.json").read_text())
-    queries = "".join(each["expr"] for panel in board["panels"] for each in panel["targets"])
+    queries = " ".join(each["expr"] for panel in board["panels"] for each in panel["targets"])
     # The others are counted first when they happen.
     later = {f"dpsketch_{name}_total" for name in ("answers", "reports", "answer_cpu_seconds", "refusals")}
     assert set(re.findall(r"dpsketch_\w+", queries)) - shown <= later
