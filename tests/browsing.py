@@ -37,36 +37,6 @@ document.addEventListener("securitypolicyviolation", (event) =>
   console.error(`policy violated: ${event.violatedDirective} ${event.blockedURI}`));
 """
 
-# Text whose contrast to what is behind it is below what WCAG 2 AA asks for: 4.5, and 3 for large or bold large text.
-_POOR_CONTRAST = """() => {
-  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
-  const channel = (c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
-  const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
-  const behind = (element) => {
-    for (let at = element; at; at = at.parentElement) {
-      const [r, g, b, alpha = 1] = parse(getComputedStyle(at).backgroundColor);
-      if (alpha > 0.99) return [r, g, b];
-    }
-    return [255, 255, 255];
-  };
-  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  const poor = [];
-  let seen = 0;
-  while (texts.nextNode()) {
-    const element = texts.currentNode.parentElement;
-    if (!texts.currentNode.textContent.trim() || !element.checkVisibility()) continue;
-    if (element.closest("noscript, title")) continue;
-    const style = getComputedStyle(element);
-    const front = parse(element instanceof SVGElement ? style.fill : style.color);
-    const [high, low] = [light(front), light(behind(element))].sort((a, b) => b - a);
-    const size = parseFloat(style.fontSize);
-    const needed = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700) ? 3 : 4.5;
-    seen += 1;
-    if ((high + 0.05) / (low + 0.05) < needed) poor.push(texts.currentNode.textContent.trim().slice(0, 40));
-  }
-  return { seen, poor };
-}"""
-
 _FOCUS = """() => {
   const element = document.activeElement;
   const outlined = (one) => {
@@ -140,11 +110,6 @@ class Visit:
         """Return by how many pixels the page is wider than the screen."""
         return int(self.page.evaluate("() => document.documentElement.scrollWidth - innerWidth"))
 
-    def poor_contrast(self) -> dict[str, Any]:
-        """Return how many texts were looked at, and those that stand out too little."""
-        found: dict[str, Any] = self.page.evaluate(_POOR_CONTRAST)
-        return found
-
     def violations(self) -> list[str]:
         """Return what axe-core calls serious or critical: rule, words, and the first element concerned."""
         self.page.evaluate(AXE.read_text())
@@ -179,12 +144,11 @@ def visit(
     width: int = 1200,
     height: int = 900,
     scheme: Literal["light", "dark"] = "light",
-    motion: Literal["no-preference", "reduce"] = "no-preference",
     may_fail: bool = False,
 ) -> Iterator[Visit]:
     """Open a tab. Afterwards nothing has gone to another host, and unless it may fail, the console holds no error."""
     context = browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion=motion, has_touch=width < 500
+        viewport={"width": width, "height": height}, color_scheme=scheme, has_touch=width < 500
     )
     context.set_default_timeout(30_000)
     try:

@@ -6,17 +6,21 @@ import json
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
+from click.testing import CliRunner
 
 from dpsketch import local
+from dpsketch.cli.app import app
 from dpsketch.server import create_app
 from dpsketch.server.settings import Settings
 from dpsketch.server.storage import Scope, Storage, Token, digest_of
@@ -32,19 +36,17 @@ OPEN = [
 
 
 def dpsketch(*arguments: object) -> str:
-    """Run the command line to its end and return what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "dpsketch", *map(str, arguments)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    """Run the command line in this process and return what it prints."""
+    done = CliRunner().invoke(app, [*map(str, arguments)])
+    assert done.exit_code == 0, done.output
     return done.stdout
 
 
-def make_token(store: str, scope: str, name: str) -> dict[str, str]:
-    made: dict[str, str] = json.loads(
-        dpsketch("serve", "--store", store, "token", "create", "--scope", scope, "--name", name, "--json")
-    )
-    return made
+def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.1)
 
 
 def new_token(store: str, scope: Scope) -> str:
@@ -86,6 +88,12 @@ class Server:
         assert self.url.startswith("http://"), self.log.read_text()
         return self
 
+    def __enter__(self) -> Server:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        assert self.stop() == 0
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal, wait, and return the exit code."""
         if self.process is None:
@@ -105,6 +113,10 @@ class Server:
             headers = {} if token is None else {"Authorization": f"Bearer {token}"}
             self.clients[token] = httpx.Client(base_url=self.url, headers=headers, timeout=60)
         return self.clients[token]
+
+    def connect(self) -> socket.socket:
+        host, port = self.url.removeprefix("http://").split(":")
+        return socket.create_connection((host, int(port)), timeout=20)
 
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.log.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""A real PostgreSQL and a real Spark cluster for the integration tests: on loopback, gone when the tests end."""
+"""What the integration tests start: PostgreSQL, a Spark cluster, Chromium, the demo; on loopback, gone at their end."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from browsing import DEMO, Visit, service, visit
 
 
 def _find_binaries() -> Path | None:
@@ -39,53 +42,9 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-class Cluster:
-    """A PostgreSQL server of the tests' own, which can be stopped and started again at the same address."""
-
-    def __init__(self, binaries: Path, folder: Path, prefix: list[str]) -> None:
-        self._binaries = binaries
-        self._folder = folder
-        self._prefix = prefix
-        self._data, self._log = folder / "data", folder / "log"
-        self._port = 0
-        self._run("initdb", "-D", str(self._data), "-A", "trust", "-U", "dpsketch", "-E", "UTF8", "--no-sync")
-        for attempt in range(3):  # another process may take the port between the probe and the start
-            self._port = _free_port()
-            try:
-                self.start()
-                break
-            except RuntimeError:
-                if attempt == 2:
-                    raise
-
-    @property
-    def url(self) -> str:
-        return f"postgresql://dpsketch@127.0.0.1:{self._port}/postgres"
-
-    def start(self) -> None:
-        sockets = f"-c listen_addresses=127.0.0.1 -c unix_socket_directories={self._folder}"
-        options = f"-p {self._port} {sockets} -c fsync=off"
-        self._run("pg_ctl", "-D", str(self._data), "-w", "-l", str(self._log), "-o", options, "start")
-
-    def stop(self, mode: str = "immediate") -> None:
-        self._run("pg_ctl", "-D", str(self._data), "-w", "-m", mode, "stop")
-
-    def _run(self, program: str, *arguments: str) -> None:
-        command = [*self._prefix, str(self._binaries / program), *arguments]
-        # pg_ctl's server inherits the outputs: a pipe would never close, a file does not wait.
-        with tempfile.TemporaryFile() as output:
-            done = subprocess.run(
-                command, cwd=self._folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=120
-            )
-            if done.returncode:
-                output.seek(0)
-                words = output.read().decode(errors="replace")
-                log_words = self._log.read_text(errors="replace") if self._log.exists() else ""
-                raise RuntimeError(f"{program} failed:\n{words}\n{log_words}")
-
-
-@contextmanager
-def _cluster() -> Iterator[Cluster]:
+@pytest.fixture(scope="session")
+def postgresql_url() -> Iterator[str]:
+    """Yield ``postgresql://…`` of an empty database; every test makes (and names) its own tables."""
     binaries = _find_binaries()
     if binaries is None:
         pytest.skip("PostgreSQL is not installed: initdb is neither on PATH nor under /usr/lib/postgresql")
@@ -100,28 +59,30 @@ def _cluster() -> Iterator[Cluster]:
             pytest.skip("PostgreSQL refuses to run as root, and there is no user 'postgres' to run it as")
         os.chown(folder, owner.pw_uid, owner.pw_gid)
         prefix = ["runuser", "-u", "postgres", "--"]
+
+    def run(program: str, *arguments: str) -> None:
+        # pg_ctl's server inherits the outputs: a pipe would never close, a file does not wait.
+        with tempfile.TemporaryFile() as output:
+            command = [*prefix, str(binaries / program), "-D", str(folder / "data"), *arguments]
+            done = subprocess.run(
+                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=120
+            )
+            output.seek(0)
+            log = folder / "log"
+            logged = log.read_text(errors="replace") if log.exists() else ""
+            assert done.returncode == 0, f"{program}: {output.read().decode(errors='replace')}\n{logged}"
+
     try:
-        cluster = Cluster(binaries, folder, prefix)
+        run("initdb", "-A", "trust", "-U", "dpsketch", "-E", "UTF8", "--no-sync")
+        port = _free_port()
+        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
+        run("pg_ctl", "-w", "-l", str(folder / "log"), "-o", options, "start")
         try:
-            yield cluster
+            yield f"postgresql://dpsketch@127.0.0.1:{port}/postgres"
         finally:
-            cluster.stop()
+            run("pg_ctl", "-w", "-m", "immediate", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture(scope="session")
-def postgresql_url() -> Iterator[str]:
-    """Yield ``postgresql://…`` of an empty database; every test makes (and names) its own tables."""
-    with _cluster() as cluster:
-        yield cluster.url
-
-
-@pytest.fixture
-def own_postgresql() -> Iterator[Cluster]:
-    """Yield a server for one test, which may stop and start it."""
-    with _cluster() as cluster:
-        yield cluster
 
 
 @contextmanager
@@ -194,3 +155,42 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         session = builder.getOrCreate()
         yield session
         session.stop()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A Chromium."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("the page in a browser: chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a demo of the service."""
+    with service(tmp_path_factory.mktemp("demo") / "log", *DEMO) as address:
+        yield address
+
+
+@pytest.fixture
+def tab(browser: Any, demo: str) -> Iterator[Visit]:
+    """A tab at the demo."""
+    with visit(browser, demo) as opened:
+        yield opened
+
+
+@pytest.fixture
+def database(postgresql_url: str) -> str:
+    """A PostgreSQL database of the test's own."""
+    import psycopg
+
+    name = f"own_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgresql_url, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')  # type: ignore[call-overload]
+    return postgresql_url.rpartition("/")[0] + f"/{name}"

@@ -1,4 +1,7 @@
-"""Thousands of altered files, half of them with a right digest, read in a process whose end is watched.
+"""Thousands of altered files with a right digest, read in a process whose end is watched.
+
+That no file with a wrong digest is accepted is in ``tests/unit/test_file_refusals.py``, and other headers
+are in ``test_hostile.py``.
 
 Run as a program, this file is that process: it alters, reads, checks each outcome and prints its counts as JSON.
 """
@@ -24,27 +27,9 @@ import pytest
 import memory
 from dpsketch.errors import FileRefused, SensitiveData
 from dpsketch.files import Document, decode, encode
-from forgery import MARKER, VECTORS, dump, envelope_of, seal
+from forgery import MARKER, VECTORS, envelope_of, seal
 
 NUMBERS = [0, 1, 2, 3, 7, 8, 16, 127, 128, 255, 256, 65535, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, -1, -8]
-WORTHLESS: list[Any] = [
-    None,
-    True,
-    0,
-    1,
-    -1,
-    1.5,
-    2**40,
-    2**63,
-    "",
-    "int64",
-    "text",
-    "x" * 300,
-    [],
-    [2**62],
-    {},
-    {"a": 1},
-]
 
 
 @dataclass(frozen=True)
@@ -107,61 +92,16 @@ def cut_or_paste(data: bytes, draw: random.Random) -> bytes:
             return data[:first] + draw.randbytes(draw.randrange(1, 20)) + data[first:]
 
 
-def change_json(base: Base, draw: random.Random) -> bytes:
-    """Change one value of the header, wherever it lies, and write the stream anew."""
-    envelope = envelope_of(base.data)
-    del envelope["sha256"]
-    node: Any = envelope
-    while True:
-        keys = list(node) if isinstance(node, dict) else list(range(len(node)))
-        if not keys:
-            break
-        key = draw.choice(keys)
-        if not isinstance(node[key], dict | list) or draw.random() < 0.3:
-            if draw.random() < 0.2:
-                del node[key]
-            else:
-                node[key] = draw.choice(WORTHLESS)
-            break
-        node = node[key]
-    reader = pa.ipc.open_stream(base.data)
-    schema = reader.schema.with_metadata({b"dpsketch": dump(envelope)})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
-        writer.write_batch(reader.read_next_batch().replace_schema_metadata(schema.metadata))
-    return bytes(sink.getvalue())
-
-
 def fingerprint(array: Any) -> tuple[Any, ...]:
     if isinstance(array, np.ndarray):
         return array.shape, array.dtype.name, array.tobytes()
     return tuple(array)
 
 
-def check_against_arrow(data: bytes, document: Document) -> bool:
-    """Compare an accepted file with what Arrow's own reader makes of it; False where Arrow refuses it."""
-    try:
-        table = pa.ipc.open_stream(data).read_all()
-        table.validate(full=True)
-    except (pa.ArrowInvalid, OSError):
-        return False
-    for name, array in document.arrays.items():
-        values = table[name].chunk(0).values
-        if isinstance(array, np.ndarray):
-            assert np.array_equal(
-                values.to_numpy(zero_copy_only=False).astype(array.dtype),
-                array.ravel(),
-                equal_nan=array.dtype.kind == "f",
-            )
-        else:
-            assert values.to_pylist() == array
-    return True
-
-
 def check_accepted(part: str, base: Base, data: bytes, found: Document) -> None:
     """Nothing but the touched part may differ from the file that was altered."""
     before = envelope_of(base.data)
-    envelope = envelope_of(data) if part in ("json", "text") else before
+    envelope = envelope_of(data) if part == "text" else before
     assert [found.kind, found.sensitive, found.header] == [envelope[key] for key in ("kind", "sensitive", "header")]
     assert found.arrays.keys() == envelope["arrays"].keys()
     for name, array in found.arrays.items():
@@ -171,20 +111,13 @@ def check_accepted(part: str, base: Base, data: bytes, found: Document) -> None:
         else:
             assert [len(array)] == described["shape"]
         untouched = all(data[start:end] == base.data[start:end] for start, end in base.columns[name])
-        if part in ("json", "text") or (part == "body" and untouched):
+        if part == "text" or (part == "body" and untouched):
             same = described == before["arrays"][name]
             assert not same or fingerprint(array) == fingerprint(base.document.arrays[name])
 
 
-def stale(base: Base, draw: random.Random) -> bytes:
-    if draw.random() < 0.3:
-        return cut_or_paste(base.data, draw)
-    return poke(base.data, 0, len(base.data), draw)
-
-
 FORGERIES: dict[str, Callable[[Base, random.Random], bytes]] = {
     "text": lambda base, draw: poke(base.data, *base.json_span, draw),
-    "json": change_json,
     "schema": lambda base, draw: (
         poke(base.data, 0, base.json_span[0], draw)
         if draw.random() < 0.5
@@ -205,15 +138,12 @@ def fuzz(count: int, seed: int) -> dict[str, Any]:
     outcomes: Counter[str] = Counter()
     memory.forget_peak()
     before = memory.peak()
-    for index in range(count):
+    for _ in range(count):
         base = draw.choice(bases)
-        if index % 2:
-            part, data = "stale", stale(base, draw)
-        else:
-            part = draw.choice(list(FORGERIES))
-            data = FORGERIES[part](base, draw)
-            if MARKER in data:
-                data = seal(data)
+        part = draw.choice(list(FORGERIES))
+        data = FORGERIES[part](base, draw)
+        if MARKER in data:
+            data = seal(data)
         if data == base.data:
             part = "unchanged"
         allowed = draw.random() < 0.5
@@ -223,14 +153,11 @@ def fuzz(count: int, seed: int) -> dict[str, Any]:
             outcomes[f"{part} {type(refusal).__name__}"] += 1
             if isinstance(refusal, SensitiveData):
                 assert not allowed
-                assert base.document.sensitive or part in ("json", "text")
+                assert base.document.sensitive or part == "text"
             continue
-        assert part != "stale", "a file with a wrong digest was accepted"
         assert allowed or not found.sensitive
         check_accepted(part, base, data, found)
         outcomes[f"{part} accepted"] += 1
-        if part != "unchanged":
-            outcomes["arrow agrees" if check_against_arrow(data, found) else "arrow refuses"] += 1
     grown = memory.peak() - before
     return {"outcomes": dict(sorted(outcomes.items())), "grown_kib": grown}
 
@@ -246,18 +173,15 @@ def run(count: int, seed: int) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.parametrize("count", [20_000, pytest.param(400_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [3_000, pytest.param(200_000, marks=pytest.mark.full)])
 def test_altered_files_are_refused_or_read_right(count: int) -> None:
     """No crash, no hang, no growth, no wrong answer; and with a right digest the deeper checks are reached."""
     result = run(count, seed=count)
     outcomes = Counter(result["outcomes"])
-    assert sum(number for name, number in outcomes.items() if not name.startswith("arrow")) == count
-    assert outcomes["stale accepted"] == outcomes["unchanged FileRefused"] == 0
-    assert outcomes["stale FileRefused"] > 0.49 * count
-    # The same alterations get through once the digest is right: it is the digest that refuses them above.
-    assert outcomes["body accepted"] > 0.02 * count
-    assert all(outcomes[f"{part} FileRefused"] > 0.01 * count for part in FORGERIES)
-    assert outcomes["arrow agrees"] > 0.02 * count
+    assert sum(outcomes.values()) == count
+    assert outcomes["unchanged FileRefused"] == 0
+    assert outcomes["body accepted"] > 0.04 * count
+    assert all(outcomes[f"{part} FileRefused"] > 0.02 * count for part in FORGERIES)
     assert result["grown_kib"] < 64 * 1024
 
 

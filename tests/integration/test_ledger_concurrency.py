@@ -9,18 +9,16 @@ import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import dpsketch as dps
 from dpsketch.errors import BudgetExceeded, LedgerError, ReleaseRefused
-from dpsketch.ledger import Charge, Ledger, Payment, chain
-from dpsketch.ledger import connection as connection_module
-from dpsketch.ledger.connection import Connection, PostgresConnection
-from dpsketch.ledger.store import TABLES, LedgerStore
+from dpsketch.ledger import Charge, Ledger, chain
+from dpsketch.ledger.connection import Connection
+from dpsketch.ledger.store import LedgerStore
 from dpsketch.privacy import PureCost, per_record
 from ledgers import begun
 
@@ -47,78 +45,52 @@ def releases(folder: Path) -> list[Charge]:
 
 
 def test_sixteen_processes_never_spend_more_than_the_total(url: str, tmp_path: Path) -> None:
-    """16 × 50 charges of 0.01 against a total of 5: exactly 500 are accepted, and each has its own row."""
+    """16 × 8 charges of 0.01 against a total of 1: exactly 100 are accepted, and each has its own row."""
     dataset = f"web {uuid.uuid4()}"
     ledger = Ledger(url)
-    ledger.create(dataset, epsilon=5.0, delta=0, unit=per_record())
-    counts = run(url, dataset, tmp_path / "releases", 16, 50, 0)
+    ledger.create(dataset, epsilon=1.0, delta=0, unit=per_record())
+    counts = run(url, dataset, tmp_path / "releases", 16, 8, 0)
     assert len(counts) == 16
-    assert sum(accepted for accepted, _ in counts) == 500
-    assert sum(refused for _, refused in counts) == 300
-    assert [entry.id for entry in ledger.history(dataset)] == list(range(1, 501))
-    assert ledger.spent(dataset).epsilon == pytest.approx(5.0)
+    assert sum(accepted for accepted, _ in counts) == 100
+    assert sum(refused for _, refused in counts) == 28
+    assert [entry.id for entry in ledger.history(dataset)] == list(range(1, 101))
+    assert ledger.spent(dataset).epsilon == pytest.approx(1.0)
     found = releases(tmp_path / "releases")
-    assert sorted(charge.id for charge in found) == list(range(1, 501))
+    assert sorted(charge.id for charge in found) == list(range(1, 101))
     assert ledger.verify(found) == []
     with pytest.raises(BudgetExceeded):
         ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
 
 
-def test_processes_that_charge_parts_spend_no_part_twice(url: str, tmp_path: Path) -> None:
-    """4 × 12 charges of 0.25 to three days, against a total of 1: four a day are accepted."""
-    dataset = f"days {uuid.uuid4()}"
-    ledger = Ledger(url)
-    ledger.create(dataset, epsilon=1.0, delta=0, unit=per_record(), parts="day")
-    script = (
-        "import sys\n"
-        "from dpsketch.errors import BudgetExceeded\n"
-        "from dpsketch.ledger import Ledger\n"
-        "from dpsketch.privacy import PureCost, per_record\n"
-        "for number in range(12):\n"
-        "    try:\n"
-        "        part = f'2026-11-{number % 3 + 1:02}'\n"
-        "        Ledger(sys.argv[1]).charge(sys.argv[2], [PureCost(0.25)], unit=per_record(), part=part)\n"
-        "    except BudgetExceeded:\n"
-        "        pass\n"
-    )
-    processes = [subprocess.Popen([sys.executable, "-c", script, url, dataset]) for _ in range(4)]
-    assert [process.wait(timeout=120) for process in processes] == [0] * 4
-    days = [entry.part for entry in ledger.history(dataset)]
-    assert {day: days.count(day) for day in days} == {"2026-11-01": 4, "2026-11-02": 4, "2026-11-03": 4}
-    assert ledger.spent(dataset).epsilon == 1.0
-    assert ledger.verify() == []
-
-
 def test_processes_that_race_to_create_a_dataset_make_one_chain(url: str, tmp_path: Path) -> None:
-    """Nobody created the dataset: all 8 × 5 charges are there, in one unbroken chain."""
+    """Nobody created the dataset: all 4 × 3 charges are there, in one unbroken chain."""
     dataset = f"new {uuid.uuid4()}"
     begun(url)
-    counts = run(url, dataset, tmp_path / "releases", 8, 5, 0)
-    assert counts == [(5, 0)] * 8
+    counts = run(url, dataset, tmp_path / "releases", 4, 3, 0)
+    assert counts == [(3, 0)] * 4
     ledger = Ledger(url)
-    assert [entry.id for entry in ledger.history(dataset)] == list(range(1, 41))
+    assert [entry.id for entry in ledger.history(dataset)] == list(range(1, 13))
     assert ledger.spent(dataset).total is None
     assert ledger.verify(releases(tmp_path / "releases")) == []
 
 
 def test_every_release_of_a_killed_process_has_its_charge(url: str, tmp_path: Path) -> None:
-    """Children die by SIGKILL at random moments for two seconds. A crash may over-charge; it never under-charges."""
+    """Children die by SIGKILL at random moments for a second. A crash may over-charge; it never under-charges."""
     dataset = f"killed {uuid.uuid4()}"
     ledger = Ledger(url)
-    ledger.create(dataset, epsilon=2.0, delta=0, unit=per_record())
-    run(url, dataset, tmp_path / "releases", 8, 15, 2.0)
+    ledger.create(dataset, epsilon=1.0, delta=0, unit=per_record())
+    run(url, dataset, tmp_path / "releases", 8, 8, 1.0)
     found = releases(tmp_path / "releases")
     entries = ledger.history(dataset)
-    assert len(found) > 20
+    assert len(found) > 10
     assert ledger.verify(found) == []
-    assert len({charge.id for charge in found}) == len(found) <= len(entries) <= 200
+    assert len({charge.id for charge in found}) == len(found) <= len(entries) <= 100
     assert [entry.id for entry in entries] == list(range(1, len(entries) + 1))
     # No lock and no half-made row is left behind: whatever is left can be spent at once, and no more.
-    for _ in range(200 - len(entries)):
+    for _ in range(100 - len(entries)):
         ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
     with pytest.raises(BudgetExceeded):
         ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
-    assert ledger.verify(found) == []
 
 
 def test_no_session_and_no_lock_is_left_in_postgresql(postgresql_url: str) -> None:
@@ -189,78 +161,6 @@ def test_a_charge_outlives_a_crash_of_the_server_that_prefers_speed(postgresql_u
     ]  # fmt: skip
 
 
-def test_a_session_leaves_nothing_to_the_next_client_of_a_pooler(postgresql_url: str) -> None:
-    Ledger(postgresql_url).create(f"begun {uuid.uuid4()}", epsilon=1.0, delta=0.0, unit=per_record())
-    store = LedgerStore(postgresql_url)
-    names = [f"{uuid.uuid4()}" for _ in range(12)]
-
-    def work(connection: Connection) -> object:
-        for name in names:
-            connection.insert(TABLES.sources, source=name, dataset="pooled")
-        return connection.rows("SELECT count(*) FROM pg_prepared_statements")
-
-    assert store.write("pooled", work) == [(0,)]
-
-
-def test_whoever_waits_for_a_lock_gives_up_where_the_session_was_shared(
-    postgresql_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Behind a pooler what was set for one session does not hold for the next statement's."""
-    monkeypatch.setattr(connection_module, "_PATIENCE", 0.2)
-    real = PostgresConnection._execute
-
-    def shared(self: PostgresConnection, statement: str, values: Any = ()) -> Any:
-        if statement.startswith("SET "):
-            return None
-        return real(self, statement, values)
-
-    monkeypatch.setattr(PostgresConnection, "_execute", shared)
-    dataset = f"held {uuid.uuid4()}"
-    ledger = Ledger(f"{postgresql_url}?options=-cstatement_timeout%3D1500")
-    with (
-        closing(PostgresConnection(LedgerStore(postgresql_url)._place)) as other,
-        other.writing(dataset),
-        pytest.raises(LedgerError, match="lock timeout"),
-    ):
-        ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
-
-
-@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
-def test_a_database_of_another_encoding_keeps_a_ledger(postgresql_url: str, encoding: str) -> None:
-    import psycopg
-
-    name = f"encoded_{uuid.uuid4().hex}"
-    with psycopg.connect(postgresql_url, autocommit=True) as connection:
-        connection.execute(
-            f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
-        )
-    ledger = begun(postgresql_url.rpartition("/")[0] + f"/{name}")
-    for expected in (1, 2):
-        assert ledger.charge("naïve", [PureCost(0.25)], unit=per_record(), note="né").id == expected
-    assert ledger.datasets() == ["naïve"]
-    assert ledger.verify() == []
-    if encoding == "LATIN1":
-        with pytest.raises(LedgerError, match="could not be used"):
-            ledger.charge("文字", [PureCost(0.25)], unit=per_record())
-
-
-def test_a_charge_that_breaks_off_leaves_nothing_in_postgresql(postgresql_url: str) -> None:
-    dataset = f"interrupted {uuid.uuid4()}"
-    ledger = Ledger(postgresql_url)
-    ledger.create(dataset, epsilon=1.0, delta=0, unit=per_record())
-    for error in (KeyboardInterrupt(), MemoryError()):
-
-        def interrupted(*_: Any, error: BaseException = error) -> None:
-            raise error
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(PostgresConnection, "_commit", interrupted)
-            with pytest.raises(type(error)):
-                ledger.charge(dataset, [PureCost(1.0)], unit=per_record())
-        assert ledger.spent(dataset).releases == 0
-    assert ledger.charge(dataset, [PureCost(1.0)], unit=per_record()).id == 1
-
-
 def test_a_transaction_that_lost_a_race_is_tried_again(postgresql_url: str) -> None:
     """Without its lock, as behind a pooler that shares sessions, the isolation level alone keeps the budget."""
     dataset = f"pooled {uuid.uuid4()}"
@@ -308,34 +208,6 @@ def test_a_transaction_that_lost_a_race_is_tried_again(postgresql_url: str) -> N
     assert ledger.verify() == []
 
 
-def test_one_open_charge_is_shared_by_many_and_closed_by_one(url: str) -> None:
-    """Eight processes come with the same release: one charge is made, and one of them may write."""
-    dataset = f"shared {uuid.uuid4()}"
-    ledger = Ledger(url)
-    ledger.create(dataset, epsilon=1.0, delta=0, unit=per_record())
-    payments = [Payment(Ledger(url), "same") for _ in range(8)]
-    refused: list[int] = []
-    drawn = threading.Barrier(8)
-
-    def release(payment: Payment) -> None:
-        payment.charge(dataset, [PureCost(1.0)], unit=per_record())
-        drawn.wait(timeout=60)
-        try:
-            payment.close()
-        except ReleaseRefused:
-            refused.append(1)
-
-    threads = [threading.Thread(target=release, args=(payment,)) for payment in payments]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(refused) == 7
-    assert [payment.resumed for payment in payments].count(False) == 1
-    assert [entry.written for entry in ledger.history(dataset)] == [True]
-    assert [problem for problem in ledger.verify() if problem.dataset == dataset] == []
-
-
 def test_of_several_sessions_that_charge_one_secret_one_may(postgresql_url: str) -> None:
     """Datasets have locks of their own, and each charge names another dataset: the table's key decides."""
     ledger, secret = Ledger(postgresql_url), str(uuid.uuid4())
@@ -351,112 +223,3 @@ def test_of_several_sessions_that_charge_one_secret_one_may(postgresql_url: str)
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(charged, names)) == 1
     assert len(set(names) & set(ledger.datasets())) == 1
-
-
-def test_a_database_that_lost_a_table_is_refused_and_not_mended(postgresql_url: str) -> None:
-    import psycopg
-
-    dataset = f"lost {uuid.uuid4()}"
-    ledger = Ledger(postgresql_url)
-    ledger.charge(dataset, [PureCost(0.5)], unit=per_record(), once=[dataset])
-    with psycopg.connect(postgresql_url) as connection:
-        connection.execute("ALTER TABLE dpsketch_once RENAME TO lost")
-    try:
-        with pytest.raises(LedgerError, match="does not exist"):
-            ledger.charge(dataset, [PureCost(0.5)], unit=per_record(), once=[dataset])
-    finally:
-        with psycopg.connect(postgresql_url) as connection:
-            connection.execute("ALTER TABLE lost RENAME TO dpsketch_once")
-
-
-def test_a_row_edited_in_postgresql_is_never_used(postgresql_url: str) -> None:
-    import psycopg
-
-    dataset = f"edited {uuid.uuid4()}"
-    ledger = Ledger(postgresql_url)
-    ledger.create(dataset, epsilon=1.0, delta=0, unit=per_record())
-    for _ in range(3):
-        ledger.charge(dataset, [PureCost(0.3)], unit=per_record())
-    with psycopg.connect(postgresql_url) as connection:
-        connection.execute(
-            "UPDATE dpsketch_entry SET costs = replace(costs, '0.3', '0.0') WHERE dataset = %s AND id = 2", (dataset,)
-        )
-    with pytest.raises(LedgerError, match="cannot be trusted"):
-        ledger.charge(dataset, [PureCost(0.4)], unit=per_record())
-
-
-def test_an_empty_database_is_no_ledger_until_a_total_is_set(postgresql_url: str) -> None:
-    import psycopg
-
-    schema = f"empty_{uuid.uuid4().hex}"
-    with psycopg.connect(postgresql_url, autocommit=True) as session:
-        session.execute(f"CREATE SCHEMA {schema}")
-        ledger = Ledger(f"{postgresql_url}?options=-csearch_path%3D{schema}")
-        for use in (ledger.datasets, ledger.verify, lambda: ledger.charge("web", [PureCost(0.5)], unit=per_record())):
-            with pytest.raises(LedgerError, match="there is no ledger"):
-                use()
-        made = "SELECT count(*) FROM information_schema.tables WHERE table_schema = %s"
-        assert session.execute(made, [schema]).fetchone() == (0,)
-        ledger.create("web", epsilon=1.0, delta=0, unit=per_record())
-        assert ledger.charge("web", [PureCost(0.5)], unit=per_record()).id == 1
-
-
-def test_a_role_that_may_only_read_reads_a_ledger(postgresql_url: str) -> None:
-    import psycopg
-
-    schema, dataset = f"read_{uuid.uuid4().hex}", "web"
-    with psycopg.connect(postgresql_url, autocommit=True) as session:
-        session.execute(f"CREATE SCHEMA {schema}")
-        writer = Ledger(f"{postgresql_url}?options=-csearch_path%3D{schema}")
-        writer.create(dataset, epsilon=1.0, delta=0, unit=per_record())
-        charge = writer.charge(dataset, [PureCost(0.5)], unit=per_record())
-        session.execute(f"CREATE ROLE {schema} LOGIN")
-        session.execute(f"GRANT USAGE ON SCHEMA {schema} TO {schema}")
-        session.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {schema}")
-    options = f"-csearch_path%3D{schema}%20-cdefault_transaction_read_only%3Don"
-    reader = Ledger(f"{postgresql_url.replace('dpsketch@', f'{schema}@')}?options={options}")
-    assert reader.datasets() == [dataset]
-    assert reader.verify([charge]) == []
-    assert reader.spent(dataset) == writer.spent(dataset)
-    assert reader.history(dataset) == writer.history(dataset)
-    assert reader.preview(dataset, [PureCost(0.5)], unit=per_record()).allowed
-    with pytest.raises(LedgerError, match="could not be used"):
-        reader.charge(dataset, [PureCost(0.5)], unit=per_record())
-    assert writer.spent(dataset).releases == 1
-
-
-def test_of_two_spellings_that_are_created_at_once_one_is_taken(url: str) -> None:
-    """Each has a lock of its own, and neither sees the other before it commits."""
-    ledger = begun(url)
-    for _ in range(5):
-        name = uuid.uuid4().hex
-
-        def create(spelled: str) -> str:
-            try:
-                ledger.create(spelled, epsilon=1.0, delta=0, unit=per_record())
-            except LedgerError as error:
-                return str(error)
-            return spelled
-
-        with ThreadPoolExecutor(2) as together:
-            said = list(together.map(create, [f"x{name}", f"X{name}"]))
-        taken = [each for each in said if "only by case" not in each]
-        assert len(taken) == 1
-        assert [each for each in ledger.datasets() if name in each] == taken
-
-
-def test_a_stream_registers_what_it_absorbs(url: str) -> None:
-    dataset, ledger = f"days {uuid.uuid4()}", Ledger(url)
-    ledger.create(dataset, epsilon=2.0, delta=1e-5, unit=per_record(), parts="day")
-    shape: dict[str, Any] = {"rows": 3, "width": 8, "unit": per_record(), "key_type": "int"}
-    spend: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "ledger": ledger, "dataset": dataset}
-    sketch = dps.CountSketch(**shape)
-    sketch.release(**spend, part="2026-11-15")
-    stream = dps.ContinualCountSketch(**shape, days=3, **spend, part="2026-11-16")
-    with pytest.raises(ReleaseRefused, match="parts must share no record"):
-        stream.merge_today(sketch)
-    other = stream.empty_day()
-    stream.merge_today(other)
-    with pytest.raises(ReleaseRefused, match="parts must share no record"):
-        other.release(**spend, part="2026-11-15")
-    assert [problem for problem in ledger.verify() if problem.dataset == dataset] == []

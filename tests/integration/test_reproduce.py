@@ -1,4 +1,4 @@
-"""Every paper, in the quick form, by the command that a reader would type."""
+"""Every paper, in its quick form, by the command that a reader types; the full suite computes them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dpsketch.cli.app import app
 from dpsketch.reproduce import PAPERS
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("paper", PAPERS)
 def test_a_paper_is_reproduced(paper: str, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["reproduce", paper, "--quick", "-o", str(tmp_path), "--json"])

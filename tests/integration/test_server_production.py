@@ -10,11 +10,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
-import uuid
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -25,31 +23,9 @@ from dpsketch.server import create_app
 from dpsketch.server.database import back_up, restore
 from dpsketch.server.settings import OPTIONS, Limits, from_environment, variable_of
 from dpsketch.server.storage import Storage
-from serving import OPEN, Server, dpsketch, new_collection, new_token, objects
+from serving import OPEN, Server, dpsketch, new_collection, new_token, objects, wait_for
 
-ROOT = Path(__file__).parents[2]
 OCTETS = {"Content-Type": "application/octet-stream"}
-
-
-def wait_for(condition: Any, seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.1)
-
-
-@pytest.fixture
-def database(postgresql_url: str) -> str:
-    """A database of the test's own."""
-    import psycopg
-
-    name = f"production_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgresql_url, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
-    return postgresql_url.rpartition("/")[0] + f"/{name}"
-
-
-# Several processes on one PostgreSQL.
 
 
 def test_workers_that_share_a_store_count_every_report_once(tmp_path: Path, database: str) -> None:
@@ -95,23 +71,6 @@ def test_workers_that_share_a_store_count_every_report_once(tmp_path: Path, data
     assert codes == [0, 0]
 
 
-def test_refusals_of_all_workers_are_added_up(tmp_path: Path, database: str) -> None:
-    token = new_token(database, "admin")
-    (tmp_path / "b").mkdir()
-    first = Server(tmp_path, ["--store", database, "--shared", *OPEN]).start()
-    second = Server(tmp_path / "b", ["--store", database, "--shared", *OPEN]).start()
-    address = f"/v1/collections/{new_collection(first.client(token))}"
-    wait_for(lambda: second.client(token).get(address).status_code == 200)
-    for server, times in ((first, 2), (second, 3)):
-        for _ in range(times):
-            assert server.client().post(f"{address}/reports", json={"no": "report"}).status_code == 422
-    assert [first.stop(), second.stop()] == [0, 0]
-    storage = Storage(database)
-    [row] = storage.collections()
-    storage.close()
-    assert row.refused["malformed"] == 5
-
-
 def test_workers_together_let_through_what_one_would(tmp_path: Path, database: str) -> None:
     """An address that a proxy sends to both in turn has its quota once, not twice."""
     token = new_token(database, "admin")
@@ -138,15 +97,9 @@ def test_limits_are_divided_among_workers() -> None:
             from_environment({"DPSKETCH_STORE": "x", **wrong})
 
 
-def test_one_sqlite_is_not_shared(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="PostgreSQL only"):
-        Storage(str(tmp_path / "x.db"), shared=True)
-
-
-# The factory.
-
-
-def test_the_factory_reads_the_environment_as_the_command_line_does(tmp_path: Path) -> None:
+def test_the_factory_reads_the_environment_as_the_command_line_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = {variable_of(each.name): str(each.metadata["least"]) for each in OPTIONS} | {
         "DPSKETCH_STORE": str(tmp_path / "x.db"), "DPSKETCH_PUBLIC_READ": "1",
         "DPSKETCH_ALLOW_HOST": "a.example b.example",
@@ -167,6 +120,9 @@ def test_the_factory_reads_the_environment_as_the_command_line_does(tmp_path: Pa
     ):
         with pytest.raises(InvalidInput, match="DPSKETCH_"):
             from_environment(wrong)
+    monkeypatch.delenv("DPSKETCH_STORE", raising=False)
+    with pytest.raises(InvalidInput, match="DPSKETCH_STORE is not set"):
+        create_app()
     options = dpsketch("serve", "--help")
     for each in OPTIONS:
         assert f"--{each.name.replace('_', '-')}" in options, each.name
@@ -198,50 +154,30 @@ def test_another_server_runs_the_application_with_the_same_limits(tmp_path: Path
             process.wait(60)
 
 
-def test_the_factory_says_what_it_misses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DPSKETCH_STORE", raising=False)
-    with pytest.raises(InvalidInput, match="DPSKETCH_STORE is not set"):
-        create_app()
-
-
-# Versions, backups.
-
-
-def test_a_store_of_another_version_is_refused_on_sqlite(tmp_path: Path) -> None:
+def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     Storage(str(path)).close()
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE dpsketch_schema SET version = version + 1")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     before = path.read_bytes()
+    with pytest.raises(InvalidInput, match="PostgreSQL only"):
+        Storage(str(path), shared=True)
     with pytest.raises(InvalidInput, match="another version of dpsketch has written this store"):
         Storage(str(path))
     assert path.read_bytes() == before
-
-
-def test_a_store_of_another_version_is_refused_on_postgresql(database: str) -> None:
-    import psycopg
-
-    for _ in range(2):  # the second time the tables are there
-        Storage(database).close()
-    with psycopg.connect(database) as connection:
-        connection.execute("UPDATE dpsketch_schema SET version = version + 1")
-    with pytest.raises(InvalidInput, match="another version of dpsketch has written this store"):
-        Storage(database)
 
 
 def exported(server: Server, address: str) -> bytes:
     return server.client().get(f"{address}/export").content
 
 
-@pytest.mark.parametrize("killed", [True, False])
-def test_a_restored_backup_is_equal_on_sqlite(tmp_path: Path, killed: bool) -> None:
+def test_a_restored_backup_is_equal_on_sqlite(tmp_path: Path) -> None:
     """Taken while the service runs, and restored over a store whose write-ahead log a killed service left behind."""
     store, copy = tmp_path / "a.db", tmp_path / "copy.db"
     log = Path(f"{store}-wal")
     token = new_token(str(store), "admin")
-    server = Server(tmp_path, ["--store", str(store), *OPEN]).start()
-    try:
+    with Server(tmp_path, ["--store", str(store), *OPEN]) as server:
         address = f"/v1/collections/{new_collection(server.client(token))}"
         assert server.client().post(f"{address}/reports", json=objects(200)).status_code == 202
         dpsketch("serve", "--store", store, "backup", copy)
@@ -255,19 +191,15 @@ def test_a_restored_backup_is_equal_on_sqlite(tmp_path: Path, killed: bool) -> N
         assert served.returncode != 0
         assert "another process serves this store" in served.stderr
         assert server.client().get(address).json()["reports"] == 500
-    finally:
-        assert server.stop(signal.SIGKILL if killed else signal.SIGTERM) == (-signal.SIGKILL if killed else 0)
-    assert (log.exists() and log.stat().st_size > 0) == killed
-    assert copy.stat().st_mode & 0o777 == 0o600
-    dpsketch("serve", "--store", store, "restore", copy)
-    assert not log.exists()
-    server.start()
-    try:
+        assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+        assert log.stat().st_size > 0
+        assert copy.stat().st_mode & 0o777 == 0o600
+        dpsketch("serve", "--store", store, "restore", copy)
+        assert not log.exists()
+        server.start()
         assert exported(server, address) == then
         assert server.client(token).get("/v1/session").json()["scopes"] == ["collect", "read", "admin"]
         assert server.client().post(f"{address}/reports", json=objects(10)).json()["accepted"] == 10
-    finally:
-        assert server.stop() == 0
     with contextlib.closing(sqlite3.connect(store)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db", "a.db.lock", "copy.db", "service.log"]
@@ -305,118 +237,56 @@ def test_what_is_no_backup_changes_nothing(tmp_path: Path) -> None:
     storage.close()
 
 
-def test_a_restored_backup_is_equal_on_postgresql(tmp_path: Path, database: str) -> None:
-    import psycopg
-
-    binaries = max(Path("/usr/lib/postgresql").glob("*/bin"), default=None)
-    if binaries is None or not (binaries / "pg_dump").exists():
-        pytest.skip("pg_dump is not installed")
-    token = new_token(database, "admin")
-    server = Server(tmp_path, ["--store", database, *OPEN]).start()
-    try:
-        address = f"/v1/collections/{new_collection(server.client(token))}"
-        assert server.client().post(f"{address}/reports", json=objects(200)).status_code == 202
-        then = exported(server, address)
-        dump = subprocess.run([binaries / "pg_dump", "-Fc", database], capture_output=True, check=True).stdout
-    finally:
-        assert server.stop() == 0
-    again = database + "_again"
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{again.rpartition("/")[2]}"')
-    subprocess.run([binaries / "pg_restore", "--no-owner", "-d", again], input=dump, check=True)
-    restored = Server(tmp_path, ["--store", again, *OPEN]).start()
-    try:
-        assert exported(restored, address) == then
-    finally:
-        assert restored.stop() == 0
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service that is open to nobody without a token."""
+    folder = tmp_path_factory.mktemp("closed")
+    store = str(folder / "closed.db")
+    with Server(folder, ["--store", store], {"token": new_token(store, "admin")}) as running:
+        yield running
 
 
-# Tokens, and the life of a collection.
+def test_tokens_for_one_collection_that_expire_and_are_rotated(server: Server) -> None:
+    store, admin = server.options[1], server.client(server.environment["token"])
+    mine, other = (f"/v1/collections/{new_collection(admin)}" for _ in range(2))
+    identifier = mine.rpartition("/")[2]
+    create = ["serve", "--store", store, "token", "create", "--name", "gateway", "--json", "--scope", "collect"]
+    made = json.loads(dpsketch(*create, "--collection", identifier, "--days", "1"))
+    client = server.client(made["token"])
+    wait_for(lambda: client.get("/v1/session").status_code == 200)
+    assert client.post(f"{mine}/reports", json=objects(5)).status_code == 202
+    refused = client.post(f"{other}/reports", json=objects(5))
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden")
+    assert [one["id"] for one in client.get("/v1/collections").json()["collections"]] == [identifier]
+    rotated = json.loads(dpsketch("serve", "--store", store, "token", "rotate", made["id"], "--hours", "0", "--json"))
+    assert rotated["collection"] == identifier
+    fresh = server.client(rotated["token"])
+    wait_for(lambda: fresh.get("/v1/session").status_code == 200)
+    wait_for(lambda: client.get("/v1/session").status_code == 401)
+    assert fresh.post(f"{mine}/reports", json=objects(5)).status_code == 202
+    assert identifier in dpsketch("serve", "--store", store, "token", "list")
+    assert rotated["token"].encode() not in Path(store).read_bytes()
 
 
-def test_tokens_for_one_collection_that_expire_and_are_rotated(tmp_path: Path) -> None:
-    store = str(tmp_path / "tokens.db")
-    token = new_token(store, "admin")
-    server = Server(tmp_path, ["--store", store]).start()
-    try:
-        mine, other = (f"/v1/collections/{new_collection(server.client(token))}" for _ in range(2))
-        identifier = mine.rpartition("/")[2]
-        create = ["serve", "--store", store, "token", "create", "--name", "gateway", "--json"]
-        made = json.loads(dpsketch(*create, "--scope", "collect", "--collection", identifier, "--days", "1"))
-        client = server.client(made["token"])
-        wait_for(lambda: client.get("/v1/session").status_code == 200)
-        assert client.post(f"{mine}/reports", json=objects(5)).status_code == 202
-        refused = client.post(f"{other}/reports", json=objects(5))
-        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden")
-        assert [one["id"] for one in client.get("/v1/collections").json()["collections"]] == [identifier]
-        rotated = json.loads(
-            dpsketch("serve", "--store", store, "token", "rotate", made["id"], "--hours", "0", "--json")
-        )
-        assert rotated["collection"] == identifier
-        fresh = server.client(rotated["token"])
-        wait_for(lambda: fresh.get("/v1/session").status_code == 200)
-        wait_for(lambda: client.get("/v1/session").status_code == 401)
-        assert fresh.post(f"{mine}/reports", json=objects(5)).status_code == 202
-        listed = dpsketch("serve", "--store", store, "token", "list")
-        assert identifier in listed
-        assert rotated["token"].encode() not in Path(store).read_bytes()
-        refused_one = subprocess.run(
-            [sys.executable, "-m", "dpsketch", *create, "--scope", "read", "--collection", "nowhere"],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert "no collection with this id" in refused_one.stderr
-    finally:
-        assert server.stop() == 0
-
-
-def test_a_collection_ends_and_is_deleted_in_its_time(tmp_path: Path) -> None:
-    store = str(tmp_path / "life.db")
-    token = new_token(store, "admin")
-    server = Server(tmp_path, ["--store", store, *OPEN]).start()
-    admin = server.client(token)
+def test_a_collection_ends_and_is_deleted_in_its_time(server: Server) -> None:
+    admin = server.client(server.environment["token"])
 
     def soon(seconds: float) -> str:
         return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
 
-    try:
-        kept = f"/v1/collections/{new_collection(admin)}"
-        address = f"/v1/collections/{new_collection(admin, closes_at=soon(1.5), deletes_at=soon(4), max_reports=15)}"
-        assert admin.post(f"{address}/reports", json=objects(10)).status_code == 202
-        assert admin.post(f"{address}/reports", json=objects(10)).json()["error"]["code"] == "full"
-        wait_for(lambda: admin.get(address).json()["closed"])
-        assert admin.post(f"{address}/reports", json=objects(1)).json()["error"]["code"] == "closed"
-        assert exported(server, address)
-        wait_for(lambda: admin.get(address).status_code == 404)
-        assert admin.post(f"{kept}/reports", json=objects(10)).status_code == 202
-        assert admin.delete(kept).status_code == 204
-        assert server.client().delete(kept).status_code == 401
-        with sqlite3.connect(store) as connection:
-            for table in ("collection", "chunk", "history"):
-                assert connection.execute(f"SELECT count(*) FROM dpsketch_{table}").fetchone() == (0,)
-        connection.close()
-        assert admin.post("/v1/collections", json={"name": "x", "spec": {}, "closes_at": "soon"}).status_code == 422
-    finally:
-        assert server.stop() == 0
-
-
-def test_metrics_tell_what_an_operator_watches(tmp_path: Path) -> None:
-    store = str(tmp_path / "metrics.db")
-    token = new_token(store, "admin")
-    server = Server(tmp_path, ["--store", store, "--public-collect"]).start()
-    try:
-        address = f"/v1/collections/{new_collection(server.client(token))}"
-        assert server.client().post(f"{address}/reports", json=objects(2)).status_code == 413
-        text = server.client().get("/metrics").text
-        shown = {line.split(" ")[0]: float(line.rpartition(" ")[2]) for line in text.splitlines() if line[0] != "#"}
-        assert shown['dpsketch_refusals_total{reason="too_many"}'] == 1
-        assert shown["dpsketch_store_bytes"] > 10_000
-        assert shown["dpsketch_memory_bytes"] > 10_000_000
-        assert {"dpsketch_queue_requests", "dpsketch_queue_bytes", "dpsketch_queue_lag_seconds"} <= set(shown)
-        names = {name.partition("{")[0] for name in shown}
-        board = json.loads((ROOT / "deploy" / "grafana.json").read_text())
-        asked = {name for panel in board["panels"] for each in panel["targets"]
-                 for name in re.findall(r"dpsketch_\w+", each["expr"])}  # fmt: skip
-        unseen = {"dpsketch_answers_total", "dpsketch_reports_total", "dpsketch_answer_cpu_seconds_total"}
-        assert asked - names <= unseen
-    finally:
-        assert server.stop() == 0
+    kept = new_collection(admin)
+    timed = new_collection(admin, closes_at=soon(1.5), deletes_at=soon(4), max_reports=15)
+    address = f"/v1/collections/{timed}"
+    assert admin.post(f"{address}/reports", json=objects(10)).status_code == 202
+    assert admin.post(f"{address}/reports", json=objects(10)).json()["error"]["code"] == "full"
+    wait_for(lambda: admin.get(address).json()["closed"])
+    assert admin.post(f"{address}/reports", json=objects(1)).json()["error"]["code"] == "closed"
+    wait_for(lambda: admin.get(address).status_code == 404)
+    assert admin.post(f"/v1/collections/{kept}/reports", json=objects(10)).status_code == 202
+    assert server.client().delete(f"/v1/collections/{kept}").status_code == 401
+    assert admin.delete(f"/v1/collections/{kept}").status_code == 204
+    with contextlib.closing(sqlite3.connect(server.options[1])) as connection:
+        for table, column in (("collection", "id"), ("chunk", "collection"), ("history", "collection")):
+            left = f"SELECT count(*) FROM dpsketch_{table} WHERE {column} IN (?, ?)"
+            assert connection.execute(left, [kept, timed]).fetchone() == (0,)
+    assert admin.post("/v1/collections", json={"name": "x", "spec": {}, "closes_at": "soon"}).status_code == 422

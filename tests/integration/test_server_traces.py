@@ -11,7 +11,7 @@ import pytest
 
 from dpsketch.errors import InvalidInput
 from dpsketch.server import create_app, telemetry
-from dpsketch.server.settings import Settings, from_environment
+from dpsketch.server.settings import Settings
 
 HERE = "http://localhost"
 SECRETS = ("a-key-of-its-own", "an-id-of-its-own", "203.0.113.7", "dps_secret", "00-0af7651916cd43dd8448eb211c80319c")
@@ -50,8 +50,3 @@ def test_telemetry_without_its_packages_says_what_to_install(monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with pytest.raises(InvalidInput, match=r"dpsketch\[telemetry\]"):
         telemetry.to_collector()
-
-
-def test_the_environment_asks_for_it() -> None:
-    assert from_environment({"DPSKETCH_STORE": "x", "DPSKETCH_TELEMETRY": "1"}).telemetry
-    assert not from_environment({"DPSKETCH_STORE": "x"}).telemetry
