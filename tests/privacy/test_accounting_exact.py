@@ -58,17 +58,6 @@ def test_pure_costs_compose_to_the_enumerated_delta(epsilons: list[float]) -> No
         assert compose(costs, delta=delta) == pytest.approx(exact, rel=1e-7, abs=1e-12)
 
 
-def test_equal_pure_costs_against_the_closed_form_of_kairouz_oh_and_viswanath() -> None:
-    """Their Theorem 3.3: (n − 2i)ε holds with the δ of an explicit sum."""
-    n, epsilon = 40, 0.3
-    for i in (2, 5, 10):
-        terms = (
-            math.comb(n, j) * (math.exp((n - j) * epsilon) - math.exp((n - 2 * i + j) * epsilon)) for j in range(i)
-        )
-        delta = math.fsum(terms) / (1 + math.exp(epsilon)) ** n
-        assert compose([PureCost(epsilon)] * n, delta=delta) == pytest.approx((n - 2 * i) * epsilon, rel=1e-8)
-
-
 def test_the_grid_agrees_with_the_exact_sum_and_never_falls_below() -> None:
     for costs in ([PureCost(0.3)] * 50, [PureCost(0.1), PureCost(0.7)] * 8, [ApproximateCost(0.2, 1e-8)] * 20):
         tally = Tally.of(costs)
@@ -119,22 +108,6 @@ def test_n_equal_costs_are_n_compositions(kind: str, relation: str) -> None:
     noise = 0.0 if kind == "pure" else mu * math.sqrt(n)
     exact = root(lambda e: mixed_delta(pures, noise, e) if noise else enumerated_delta(pures, e), 1e-5)
     assert exact * (1 - 1e-9) <= compose(one * n, delta=1e-5) <= exact * 1.001
-
-
-def test_the_library_ignores_counts_of_randomised_response_and_we_do_not() -> None:
-    """Ten uses at ε = 1.1 cost far more than one, alone and next to a Gaussian."""
-    from dp_accounting import NeighboringRelation, RandomizedResponseDpEvent
-    from dp_accounting.pld import PLDAccountant
-
-    accountant = PLDAccountant(NeighboringRelation.REPLACE_ONE)
-    accountant.compose(RandomizedResponseDpEvent(noise_parameter=2 / (1 + math.exp(1.1)), num_buckets=2), 10)
-    trap = accountant.get_epsilon(1e-6)
-    exact = root(lambda e: enumerated_delta([1.1] * 10, e), 1e-6)
-    assert compose([PureCost(1.1)] * 10, delta=1e-6) == pytest.approx(exact, rel=1e-6)
-    assert compose([PureCost(1.1)] * 10 + [GaussianCost(0.01)], delta=1e-6) == pytest.approx(exact, rel=0.01)
-    # Were the library to count one day, it would have to agree with us.
-    assert trap == pytest.approx(1.1, abs=0.02) or trap == pytest.approx(exact, rel=0.01)
-    assert exact > 10
 
 
 def test_the_library_doubles_a_replaced_gaussian_and_we_do_not() -> None:

@@ -38,7 +38,7 @@ from dpsketch.sketches.density import class_densities, classifier
 from dpsketch.sketches.histogram import Histogram
 from dpsketch.sketches.sparse import estimators
 from dpsketch.sketches.table import calibration
-from second_opinion import gaussian_epsilon
+from drawn import gaussian_epsilon
 
 CONFIDENCE = 1 - 1e-6
 TRIALS = 1200

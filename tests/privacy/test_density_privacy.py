@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch import accounting, audit, kernels, noise
+from dpsketch import accounting, kernels, noise
 from dpsketch.privacy import GaussianCost, PureCost
-from dpsketch.sketches.density import DensityClassifier, DensitySketch, PrivateDensity
+from dpsketch.sketches.density import DensityClassifier, DensitySketch
 from dpsketch.sketches.density.class_densities import centre_table, centre_vector
 
 ROWS = 4
-TRIALS = 20_000
-# Every audit is certified at 1 - 1e-9: a false alarm in the whole file is below 1e-7.
-CONFIDENCE = 1 - 1e-9
 MU = accounting.gaussian_mu(1.0, 1e-6)
 LINE = kernels.Euclidean(1, 1.0)
 
@@ -70,88 +67,6 @@ def test_one_row_a_record_needs_as_little_noise_as_one_counter() -> None:
     for unit, moved in zip(UNITS, (1, 2, 3, 6), strict=True):
         private = empty(unit, "one_row").release(epsilon=0.7, delta=0, count_share=0)
         assert private.noise == noise.DiscreteLaplace(0.7, moved)
-
-
-@pytest.mark.parametrize("unit", UNITS[:2], ids=lambda unit: unit.neighbours)
-@pytest.mark.parametrize("budget", [{"epsilon": 1.0, "delta": 1e-3}, {"epsilon": 3.0, "delta": 0.0}])
-def test_released_noise_holds_its_epsilon_and_half_of_it_does_not(unit: dps.Unit, budget: dict[str, float]) -> None:
-    """The best distinguisher of a record that moves one counter a row (two, if it is replaced)."""
-    private = empty(unit).release(**budget, count_share=0)
-    cells = ROWS * (2 if unit.neighbours == "replace" else 1)
-    (cost,) = private.guarantee.costs
-    claimed, delta = private.guarantee.epsilon, private.guarantee.delta
-    if isinstance(cost, GaussianCost):
-        # A Gaussian's cost bounds ε at every δ; at this one 20,000 runs see the most.
-        delta = 0.02
-        claimed = accounting.gaussian_epsilon(cost.mu, delta)
-
-    def bound(law: noise.Noise, seed: int) -> audit.Audit:
-        with noise.seeded_noise_for_tests_only(seed):
-            without = law.sample(TRIALS * cells).reshape(TRIALS, cells)
-            within = law.sample(TRIALS * cells).reshape(TRIALS, cells) + 1
-        tables = [np.clip(t, 0, 1) if isinstance(law, noise.DiscreteLaplace) else t for t in (without, within)]
-        scores = [table.sum(axis=1).astype(float) for table in tables]
-        return audit.lower_bound_from_scores(*scores, delta=delta, confidence=CONFIDENCE)
-
-    found = bound(private.noise, 1)
-    assert found.verdict(claimed) == "holds"
-    assert found.epsilon > 0.25 * claimed
-    match private.noise:
-        case noise.RoundedGaussian(sigma):
-            halved: noise.Noise = noise.RoundedGaussian(sigma / 2)
-        case noise.DiscreteLaplace(epsilon, sensitivity):
-            halved = noise.DiscreteLaplace(2 * epsilon, sensitivity)
-    assert bound(halved, 2).verdict(claimed) == "violated"
-
-
-@pytest.mark.parametrize("placement", ["every_row", "one_row"])
-def test_the_public_path_end_to_end(seeded: None, placement: str) -> None:
-    """Audit update() and release() on neighbouring streams; the distinguisher reads the added record's counters.
-
-    In every row they all move, and their sum tells most; in one row one of them does, and the largest tells most.
-    """
-    stream = [0.0] * 30
-    spec = empty(dps.per_record(), placement).spec
-    columns = spec.cells(np.array([[500.3]]))[0]
-
-    def mechanism(points: list[float]) -> PrivateDensity:
-        sketch = empty(dps.per_record(), placement)
-        sketch.update(points)
-        return sketch.release(epsilon=1.5, delta=0)
-
-    def score(private: PrivateDensity) -> float:
-        counters = private.table[np.arange(ROWS), columns]
-        return float(counters.sum() if placement == "every_row" else counters.max())
-
-    found = audit.epsilon_lower_bound(
-        mechanism, stream, [*stream, 500.3], score=score, trials=1500, confidence=CONFIDENCE
-    )
-    assert found.verdict(1.5) == "holds"
-
-    def forgetful(points: list[float]) -> PrivateDensity:
-        """A quarter of the noise: that of one row in every row."""
-        sketch = empty(dps.per_record(), placement)
-        sketch.update(points)
-        return sketch.release(epsilon=1.5 * ROWS, delta=0)
-
-    caught = audit.epsilon_lower_bound(
-        forgetful, stream, [*stream, 500.3], score=score, trials=1500, confidence=CONFIDENCE
-    )
-    assert caught.verdict(1.5) == "violated"
-
-
-def test_round_robin_would_not_be_private() -> None:
-    """Were a record's row to follow from its position, taking one record away would move the rows of all after it."""
-    rows, points = 7, np.arange(700) * 3.3
-    spec = DensitySketch(kernel=LINE, rows=rows, unit=dps.per_record()).spec
-
-    def round_robin(kept: np.ndarray) -> np.ndarray:
-        table = np.zeros((rows, spec.width), np.int64)
-        columns = spec.cells(np.array(kept, np.float64).reshape(-1, spec.dim))
-        np.add.at(table, (np.arange(len(kept)) % rows, columns[np.arange(len(kept)), np.arange(len(kept)) % rows]), 1)
-        return table
-
-    assert np.abs(round_robin(points) - round_robin(points[1:])).sum() > 500
 
 
 def test_classes_share_one_budget() -> None:

@@ -266,48 +266,6 @@ def test_a_law_for_a_short_list_draws_no_other() -> None:
             release.law.draw(HistogramState(None, LIST[:-1], np.array([-1]), None), None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_counts_carry_the_stated_noise(form: Any) -> None:
-    """Variance within 5 standard errors of the stated law's, for counts far above the threshold, and independent."""
-    many = form in ("weighted", "rounds")
-    unit = dps.per_user(3) if many else dps.per_record()
-    histogram = dps.Histogram(unit=unit, key_type="int")
-    people = 2000
-    keys = np.tile([1, 2, 3], people)
-    histogram.update(keys, **({"users": np.repeat(np.arange(people), 3)} if many else {}))
-    releases = [histogram.release(epsilon=1.0, delta=1e-6, form=form, keys=[4], unknown=True) for _ in range(1500)]
-    assert {tuple(release.keys) for release in releases} == {(4, 1, 2, 3)}
-    noise = np.array([release.values for release in releases]) - [0, people, people, people]
-    law = releases[0].noise
-    assert law is not None
-    fourth = np.mean(noise**4) / np.mean(noise**2) ** 2
-    error = law.variance * math.sqrt((fourth - 1) / noise.size)
-    assert abs(np.mean(noise**2) - law.variance) < 5 * error
-    correlations = np.corrcoef(noise.T) - np.eye(4)
-    assert np.max(np.abs(correlations)) < 6 / math.sqrt(len(releases))
-
-
-@pytest.mark.parametrize("level", ["record", "user"])
-def test_the_total_of_other_keys_carries_the_stated_noise(level: str) -> None:
-    """In one stage: variance within 5 standard errors of the law's, and uncorrelated with the counts beside it."""
-    unit = dps.per_user(2) if level == "user" else dps.per_record()
-    histogram = dps.Histogram(unit=unit, key_type="int")
-    people = 1000
-    keys = np.tile([1, 2], people)
-    histogram.update(keys, **({"users": np.repeat(np.arange(people), 2)} if level == "user" else {}))
-    budget: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "form": "laplace", "others": True}
-    releases = [histogram.release(**budget) for _ in range(1500)]
-    law = releases[0].law.total
-    assert law is not None
-    noise = np.array([[release.rest, *release.values] for release in releases], float) - [2 * people, people, people]
-    error = law.variance * math.sqrt((np.mean(noise[:, 0] ** 4) / np.mean(noise[:, 0] ** 2) ** 2 - 1) / len(noise))
-    assert abs(np.mean(noise[:, 0] ** 2) - law.variance) < 5 * error
-    # One unit moves the total by its whole bound, and the total has a tenth of the budget.
-    assert unit.max_keys / (law.sensitivity / law.epsilon) <= 0.1
-    correlations = np.corrcoef(noise.T) - np.eye(3)
-    assert np.max(np.abs(correlations)) < 6 / math.sqrt(len(releases))
-
-
 @pytest.mark.parametrize("form", ["weighted", "rounds"])
 def test_all_other_keys_beside_found_ones_carry_noise_for_all_keys_of_a_user(form: Any) -> None:
     """A user may have all of its keys among the others: the spread of 400 draws is within a fifth, at a rate of 1e-7.

@@ -145,49 +145,6 @@ def test_loss_and_its_inverse() -> None:
         assert np.all(np.vectorize(loss)(a + b, alpha) <= total + 1e-9)
 
 
-def drawn_outputs(projection: Projection, positions, values, runs: int, seed: int) -> np.ndarray:
-    """How often each pattern of the touched bits was drawn by the mechanism itself."""
-    cells = oracle.touched(projection, positions)
-    union = sorted({cell for own in cells for cell in own})
-    column, row = (np.array(part) for part in zip(*union, strict=True))
-    counts = np.zeros(2 ** len(union), np.int64)
-    order = np.argsort(positions)
-    at, units = np.array(positions, np.uint64)[order], np.array(values)[order]
-    with noise.seeded_noise_for_tests_only(seed):
-        for _ in range(runs):
-            table = projection.draw(at, units)
-            bits = (table[column, row >> 6] >> (row & 63).astype(np.uint64)) & np.uint64(1)
-            counts[int((bits << np.arange(len(union), dtype=np.uint64)).sum())] += 1
-    return counts
-
-
-def test_the_mechanism_draws_from_the_law_that_was_enumerated() -> None:
-    """χ² over all patterns of the touched bits; rejects at 1e-9, and rejects a law with other flips or roundings."""
-    from scipy.stats import chi2
-
-    projection = projection_for(1.0, RECORD, top=3, rows=64, alpha=2, seed=1)
-    positions, values, runs = colliding_positions(projection, 2), [1, 2], 30_000
-    cells = oracle.touched(projection, positions)
-    counts = drawn_outputs(projection, positions, values, runs, 5)
-
-    def p_value(law: np.ndarray) -> float:
-        statistic = float(((counts - runs * law) ** 2 / (runs * law)).sum())
-        return float(chi2.sf(statistic, len(law) - 1))
-
-    assert runs * oracle.output_law(projection, cells, values, 0.25).min() > 5
-    assert p_value(oracle.output_law(projection, cells, values, 0.25)) > 1e-9
-    assert p_value(oracle.output_law(projection, cells, values, 0.23)) < 1e-9
-    assert p_value(oracle.output_law(projection, cells, [1, 3], 0.25)) < 1e-9
-
-
-def test_bits_that_no_key_touches_are_flips_alone(seeded: None) -> None:
-    """Of 4·10⁶ such bits a quarter are ones, within 6 standard deviations (false alarms below 2e-9)."""
-    projection = projection_for(1.0, RECORD, top=3, rows=2**20, alpha=2, seed=1)
-    table = projection.draw(np.empty(0, np.uint64), np.empty(0, np.int64))
-    share = float(np.bitwise_count(table).mean() / 64)
-    assert abs(share - 0.25) < 6 * math.sqrt(0.1875 / (64 * table.size))
-
-
 UNITS_ALONE = [
     (dps.per_record(), 1),
     (dps.per_record(max_weight=3), 1),

@@ -29,7 +29,6 @@ from dpsketch.laws.rounds import WEIGHT_ONE, rounds_delta
 from dpsketch.laws.sorted import SortedContent, SortedKept
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.privacy import Budget
-from drawn import dependence, law_of, placed, problems
 
 RELATIONS = ("add_remove", "replace")
 Records = list[tuple[str, float, float]]
@@ -557,66 +556,3 @@ def test_quantiles_are_drawn_by_that_law() -> None:
 
 
 # What is drawn is what is stated: many empty rows of one release are as many draws.
-
-
-def noise_of(table: dps.Table, budget: dict[str, Any], groups: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The noise of a release of a public list of groups that nobody is in, by slot, and the laws that are stated."""
-    private = table.release(**budget, groups=[f"g{i}" for i in range(groups)])
-    (law, arrays) = private.drawn.parts["table"]
-    names = {CELLS: CELLS} if isinstance(law, CornerTable) else {USERS: USERS, HELD: HELD}
-    names |= {f"{kind} {i}": f"{kind}{i}" for i in range(len(law.shapes)) for kind in ("shape", "column")}
-    drawn, laws = {}, {}
-    for slot, name in names.items():
-        stated = law.slots().get(slot)
-        if stated is None or name not in arrays:
-            continue
-        stated = stated[law.keys] if isinstance(stated, dict) else stated
-        array = np.asarray(arrays[name])
-        drawn[slot] = array.reshape(len(array), -1)
-        laws[slot] = law_of(stated)
-    return drawn, laws
-
-
-NOISY = {
-    "users": (lambda relation: table_of(TABLES["with a tree"], 3, relation), {"epsilon": 1.0, "delta": 1e-6}),
-    "records by rho": (lambda relation: table_of(TABLES["records"], None, relation), {"rho": 0.1}),
-    "corners": (lambda relation: table_of(TABLES["corners 2"], None, relation), {"epsilon": 1.0, "delta": 0.0}),
-    "corners of users": (lambda relation: table_of(TABLES["corners 1"], 2, relation), {"epsilon": 1.0, "delta": 0.0}),
-}
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("name", NOISY)
-def test_a_release_draws_the_noise_that_its_law_states(name: str, relation: Any) -> None:
-    """False-positive rate below 1e-7 a case; a fifth less, and a column that repeats another's draws, are seen."""
-    start, budget = NOISY[name]
-    with seeded_noise_for_tests_only(21):
-        drawn, laws = noise_of(start(relation), budget, 3000)
-    big = {slot: each for slot, each in drawn.items() if len(each) > 3000}
-    assert len(big) == (4 if name == "users" else 4 if name.startswith("records") else 1)
-    for slot, each in drawn.items():
-        assert problems({slot: each}, {slot: laws[slot]}) == [], slot
-    assert dependence({slot: placed(each, laws[slot]) for slot, each in big.items()}) == []
-    for slot, each in big.items():
-        assert problems({slot: np.rint(0.8 * each)}, {slot: laws[slot]})
-        twice = {slot: placed(each, laws[slot]), "again": placed(-each, laws[slot])}
-        assert dependence(twice)
-
-
-@pytest.mark.parametrize("found", [False, True])
-@pytest.mark.parametrize("name", ["linear", "corners 2", "corners 0"])
-def test_two_releases_agree_in_no_number(name: str, found: bool) -> None:
-    """Also in the last row, which has noise of its own where names are found. At ε = 10⁻⁴ two draws of such noise are
-    equal with a probability below 10⁻⁴ a number; the draws are seeded, so that a verdict repeats."""
-    table = table_of(TABLES[name], 2 if name == "linear" else None, "add_remove")
-    rows = 200
-    frame = {"group": ["a", "b"] * rows, "x": [1.0] * 2 * rows, "y": [0.0] * 2 * rows, "user": [*range(2 * rows)]}
-    table.update(pa.table(frame))
-    given: dict[str, Any] = {} if found else {"groups": ["a", "b", "z"]}
-    with seeded_noise_for_tests_only(4):
-        first, second = (table.release(epsilon=1e-4, delta=1e-6, **given).drawn.parts["table"].arrays for _ in range(2))
-    for slot, array in first.items():
-        drawn = isinstance(array, np.ndarray) and len(array) == len(second[slot])
-        if drawn and array.size:
-            assert np.count_nonzero(array == second[slot]) <= array.size // 100, slot
