@@ -16,7 +16,7 @@ from dpsketch.truncated import TruncatedLaplace
 
 pytestmark = pytest.mark.statistical
 
-TRIALS = 3000
+TRIALS = 2000
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 0.05}
 UNITS = {
     "record": dps.per_record(),
