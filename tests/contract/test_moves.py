@@ -199,7 +199,7 @@ def neighbouring(draw: st.DrawFn, kind: Kind) -> tuple[dict[str, Any], Unit, flo
 def test_no_unit_moves_a_table_further_than_stated(kind: Kind) -> None:
     """Alone, beside other units, and in place of another one."""
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(neighbouring(kind))
     def holds(drawn: Any) -> None:
         shape, unit, grid, shared, (mine, yours) = drawn
@@ -506,7 +506,7 @@ def test_what_is_added_is_what_was_checked(kind: Kind, monkeypatch: pytest.Monke
         monkeypatch.setattr(module, "checked", watched)
     monkeypatch.setattr(contributions, "FIRST", 10**9)  # all of a batch
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=25, deadline=None)
     @given(neighbouring(kind))
     def holds(drawn: Any) -> None:
         shape, unit, grid, shared, others = drawn

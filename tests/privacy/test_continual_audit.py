@@ -122,6 +122,9 @@ def test_floors_that_are_not_paid_for_are_seen() -> None:
         for x, y, z in itertools.product(range(-4, 5), repeat=3)
     )
     assert filtered**2 < worst <= FLOORED.sensitivity(Contribution(Distance(1, 1, 1, 1)), DAYS).l2 ** 2
+    # A record that is replaced moves the floors of two cells.
+    replaced = FLOORED.sensitivity(Contribution(Distance(2, 2, 2, 1)), DAYS)
+    assert 2 * filtered**2 < 2 * worst <= replaced.l2**2
     most = 0.0
     for x, y, z in itertools.product(range(-2, 3), repeat=3):
         others = {path: (x, y, z)[len(path)] for path in paths}
