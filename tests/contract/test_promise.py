@@ -424,8 +424,10 @@ USERS = ("user",)
 
 
 def of_names(start: Any, levels: tuple[str, ...] = ("record", "user"), runs: int | None = None) -> Row:
-    """A row of names that are found. A single number beside them is drawn so often that two thirds of its noise are seen, or
-    half where rounds find the names."""
+    """A row of names that are found.
+
+    A single number beside them is drawn so often that two thirds of its noise are seen, or half where rounds find them.
+    """
     return Row("histogram", start, {}, levels, GAUSSIAN, most_keys=1, exact=known, budget=WIDE, runs=runs)
 
 

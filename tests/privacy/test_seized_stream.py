@@ -175,13 +175,6 @@ def test_a_tenth_less_of_either_noise_is_seen(before: bool, sigmas: tuple[float,
     assert 0.7 * promised(6.0) < honest <= promised(6.0) < less
 
 
-@pytest.mark.parametrize(("before", "sigmas"), [(True, (0.0, 1.0)), (False, (1.0, 0.0))])
-def test_without_one_of_the_two_everything_is_seen(before: bool, sigmas: tuple[float, float]) -> None:
-    sigma, game = sigma_of(), Game(1, False, lambda *_: 0, on((1, before)))
-    (found,) = gained(game, (sigmas[0] * sigma, sigmas[1] * sigma), epsilons=[10.0])
-    assert found > 0.999
-
-
 def test_a_record_before_the_seizure_that_is_replaced_by_one_after_it() -> None:
     """Both noises are moved, by S each: √2·S, for which a replaced record pays even where nothing counts downwards."""
     unit = Contribution(Move.each(1, 1).between("replace"))
@@ -290,27 +283,6 @@ def test_killed_before_the_state_is_written_no_day_was_shown(tmp_path: Path, mon
     assert again.days_published == 2
     # Whoever comes again gets the day as it was shown.
     assert np.array_equal(again.published, third.published)
-
-
-def test_interrupted_while_records_are_added_it_refuses_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    sketch = stream()
-
-    def killed(*_: Any) -> None:
-        raise MemoryError
-
-    with monkeypatch.context() as patched:
-        patched.setattr(PanPrivate, "take", killed)
-        with pytest.raises(MemoryError):
-            sketch.update(["a"])
-    with pytest.raises(SketchBroken):
-        sketch.update(["a"])
-    # What is refused before it is counted leaves the stream as it was.
-    other = stream()
-    before = other._stream.state.copy()
-    with pytest.raises(InvalidInput):
-        other.update(["a"], weights=["heavy"])
-    other.update(["a"])
-    assert (other._stream.state - before)[:, 0].tolist() == list(other.design.bands)
 
 
 def test_sums_that_wrap_round_are_those_of_the_exact_ones() -> None:

@@ -353,14 +353,6 @@ def test_what_a_user_moves_depends_on_no_other_user(keys: int) -> None:
         assert ((beside[slot] - before[slot]) == (alone[slot] - nothing[slot])).all(), slot
 
 
-def test_records_of_one_user_in_unlisted_groups_are_one_row() -> None:
-    table = table_of([dps.users()], 2, "add_remove")
-    (law,) = table.spec.laws(Budget(rho=1.0), groups=LISTED)
-    found = exact(table, law, [[(group, 0.0, 0.0) for group in "acdfgh"]])
-    assert found[USERS].tolist() == [1, 0, 0, 1]
-    assert found[HELD][1] == 1  # two rows
-
-
 @pytest.mark.parametrize("bound", [1, 3, 5, 64, 10**6])
 def test_a_mean_over_records_never_passes_its_scale(bound: int) -> None:
     table = table_of([dps.count(), dps.mean("x", bounds=(0, 1))], 1, "add_remove", max_records=bound)
