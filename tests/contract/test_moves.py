@@ -29,6 +29,7 @@ from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.distinct.bitmap import BITS, ONES
 from dpsketch.sketches.heavy import sketch as heavy
 from oracles.moves import admits
+from texts import colliding_texts
 
 Level = Literal["record", "user"]
 LEVELS: tuple[Level, ...] = ("record", "user")
@@ -314,6 +315,26 @@ def test_the_clip_is_reached_where_it_cuts() -> None:
         one.update(list(chosen), users=[0] * 4)
         sizes.append(norms(one._exact()[table.name])["squared"])
     assert max(sizes) == table.move.squared
+
+
+def test_texts_of_one_fingerprint_are_one_key_of_a_user() -> None:
+    """Anyone can find such texts: a user of several would count on one key with the weight of all of them."""
+    unit, texts = dps.per_user(3, max_weight=2), colliding_texts(3)
+    given = {"users": ["ann"] * 3, "weights": [2] * 3}
+    for kind, sketch, table in (
+        ("counts", dps.CountSketch(rows=3, width=16, unit=unit), "counters"),
+        ("sparse", dps.SparseHistogram(unit=unit, expected_keys=4), "entries"),
+    ):
+        sketch.update(texts, **given)
+        moved = sketch._entries.arrays()[1] if kind == "sparse" else sketch._exact()[table]
+        assert norms(np.asarray(moved))["most"] == 2, kind
+    distinct = dps.DistinctSet(unit=dps.per_user(2))
+    distinct.update(texts, users=["ann"] * 3)
+    assert distinct._number == 1
+    # A histogram keeps the texts, which are as many keys.
+    histogram = dps.Histogram(unit=unit)
+    histogram.update(texts, **given)
+    assert histogram.release(epsilon=1e5, delta=0.0, keys=texts).values.tolist() == [2, 2, 2]
 
 
 # An understated move is refused while records are added.

@@ -120,6 +120,15 @@ COUNTS = [
         top=True,
     ),
     Mutant(
+        "noise-chunks-come-again",
+        "_sample",
+        'words = np.frombuffer(_source.get().read(8 * len(magnitude)), dtype="<i8")',
+        'words = words if start else np.frombuffer(_source.get().read(8 * len(magnitude)), dtype="<i8")\n'
+        "words = words[: len(magnitude)]",
+        "tests/contract/test_promise.py -k no_chunk",
+        "all chunks of a large table have the same noise",
+    ),
+    Mutant(
         "noise-of-another-part",
         "Handle.adder",
         "noisy: Integers = chunk + noise.sample(chunk.size).reshape(chunk.shape)",

@@ -50,6 +50,14 @@ DESIGNS = [
         "the floors of a recurrence are not paid for",
     ),
     Mutant(
+        "design-floors-of-replaced-records-unpaid",
+        "Recurrence.sensitivity",
+        "touched = unit.distance.cells * unit.days",
+        "touched = unit.distance.cells * unit.days if unit.distance.cells == 1 else 0",
+        "tests/privacy/test_continual_audit.py -k floors",
+        "the floors are paid for where a record comes, and not where it is replaced",
+    ),
+    Mutant(
         "design-buffers-twice",
         "Recurrence.step",
         "(state.sum(axis=0) >> self.guard)",

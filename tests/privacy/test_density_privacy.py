@@ -9,7 +9,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import accounting, kernels
-from dpsketch.sketches.density import DensityClassifier, DensitySketch
+from dpsketch.sketches.density import DensityClassifier
 from dpsketch.sketches.density.class_densities import centre_table, centre_vector
 
 ROWS = 4
@@ -22,8 +22,6 @@ UNITS = [
     dps.per_user(max_keys=3),
     dps.per_user(max_keys=3, neighbours="replace"),
 ]
-
-
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: f"{unit.level} {unit.neighbours}")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dpsketch import accounting
-from dpsketch._compiled.moment import project
 from dpsketch.accounting.moments import exact_moment_epsilon, stable_information, stable_table
 from dpsketch.privacy import MomentCost, Neighbours, per_record, per_user
 from dpsketch.sketches.moment import MomentSketch, MomentSpec
@@ -26,8 +25,6 @@ TABLE = {
     1.0: (0.0067, 0.0144, 0.0346, 0.0229),
 }
 INFORMATION = {0.1: 0.979, 0.25: 0.879, 0.5: 0.701, 0.75: 0.579, 1.0: 0.500}
-
-
 
 
 def replaced_ratio(p: float) -> float:
