@@ -462,6 +462,8 @@ OTHERWISE = {
     "local": "privacy/test_local_privacy.py",
 }
 
+LEVELS = ("record", "user")
+
 # The judgements.
 
 
@@ -499,7 +501,11 @@ CASES = [
 
 def test_every_kind_has_a_row() -> None:
     """A new kind is held to its laws from its first day: a row here, or a test of its own that is named here."""
-    assert {row.kind for row in ROWS.values()} | set(OTHERWISE) == set(KINDS)
+    kinds = {row.kind for row in ROWS.values()}
+    assert kinds | set(OTHERWISE) == set(KINDS)
+    assert all(
+        {level for row in ROWS.values() if row.kind == kind for level in row.levels} == set(LEVELS) for kind in kinds
+    )
     assert all((Path(__file__).parents[1] / path).exists() for path in OTHERWISE.values())
 
 

