@@ -1,4 +1,4 @@
-"""Composition held against exact sums, closed forms and simulation."""
+"""Composition held against exact sums and closed forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CountSketch's claims, audited: nothing is found at the claimed ε, and each classical mistake is caught."""
+"""The δ of rounded Gaussian noise, summed exactly, and the σ that a budget takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The density's claims: exact where an exact computation exists, audited end to end, and mistakes are caught."""
+"""A classifier's private centre and its users: how far they move, exactly. Draws are held in tests/contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact distinct counts: how far a unit moves them, what they count, and how often their intervals hold."""
+"""Exact distinct counts: how far a unit moves them, and what they count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The moment sketch's claims: the exact loss, bracketed, simulated and attacked; and the paper's claims, refuted."""
+"""The moment sketch's claims: the exact loss, bracketed, and sensitivities by enumeration."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_law_is_log_concave_and_carries_the_stated_information(p: float) -> 
     assert np.diff(loss).max() < 1e-12
 
 
-@pytest.mark.parametrize("p", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("p", [0.1, 1.0])
 def test_calibration_spends_the_budget_and_no_more(p: float) -> None:
     for epsilon, delta in ((0.1, 1e-6), (8.0, 1e-3)):
         ratio = moment_ratio(p, 50, epsilon, delta)
