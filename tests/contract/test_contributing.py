@@ -24,6 +24,7 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.full
 def test_a_newcomer_who_follows_the_page_has_a_kind(copy: Path) -> None:
     guide.follow(copy)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -119,11 +119,6 @@ def test_bits_are_priced_on_their_own_table() -> None:
         forged(release, change)
 
 
-def test_a_seizable_stream_of_one_day_is_published() -> None:
-    sketch = dps.ContinualSketch(dps.CountSketch(**SHAPE), days=1, design="pan-private", **BUDGET)
-    assert sketch.day(np.arange(50)).guarantee.epsilon == 1.0
-
-
 @pytest.mark.parametrize("name", ["horizon", "days", "apart"])
 def test_a_window_is_for_the_days_of_its_stream(name: str) -> None:
     """Fewer days cost less: a file that states them is held to its law's own conditions."""

@@ -101,27 +101,6 @@ def test_the_command_line_makes_asks_and_draws_it(
     assert "no keys to list" in said
 
 
-def test_the_command_line_builds_merges_and_releases_it(
-    multiples: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("t.csv").write_text("n,w\n" + "".join(f"{i},1\n" for i in range(3000)))
-    build = ["build", "multiples", "t.csv", "--key", "n"]
-    assert _run(monkeypatch, capfd, *build, "--width", 3, "-o", "a.sketch")[0] == 0
-    assert _run(monkeypatch, capfd, *build, "--like", "a.sketch", "-o", "b.sketch")[0] == 0
-    assert _run(monkeypatch, capfd, "merge", "a.sketch", "b.sketch", "-o", "ab.sketch")[0] == 0
-    released = ["release", "ab.sketch", "--epsilon", 1, "--delta", 0, "--no-ledger", "-o", "it.dps"]
-    assert _run(monkeypatch, capfd, *released)[0] == 0
-    found = load("it.dps")
-    assert isinstance(found, multiples.PrivateMultiples)
-    assert abs(found.value - 2000) < 100
-    code, said = _run(monkeypatch, capfd, *build, "--rows", 3, "-o", "c.sketch")
-    assert code != 0
-    assert "--rows does not apply to multiples" in said
-    users = ["--user", "w", "--max-keys", 2, "--weight", "w"]
-    assert _run(monkeypatch, capfd, *build, *users, "-o", "c.sketch")[0] == 0
-
-
 def test_the_service_lists_it(released: Any, tmp_path: Path) -> None:
     released.save(tmp_path / "it.dps")
     storage = Storage(str(tmp_path / "store.db"))

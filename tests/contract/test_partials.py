@@ -11,7 +11,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files
-from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
+from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.laws.shares import Share
 from dpsketch.noise import seeded_noise_for_tests_only
 from sensitive import MERGING, ROWS, Row, everything
@@ -45,20 +45,6 @@ def test_a_partial_is_merged_once(row: Row) -> None:
     sketch.merge(other)  # whoever was not merged yet still is
     assert sketch.partial_ids >= part.partial_ids | other.partial_ids
     assert len(sketch.partial_ids) == 3
-
-
-@pytest.mark.parametrize("row", MERGING, ids=lambda row: row.name)
-def test_two_copies_of_one_file_do_not_merge(row: Row) -> None:
-    """Also where one of them was updated since; a sketch with itself never does."""
-    data = written(row.filled(0))
-    one, two = dps.load_sensitive(data), dps.load_sensitive(data)
-    with pytest.raises((InvalidInput, SpecMismatch)):
-        one.merge(one)
-    row.add(two, 1)
-    with pytest.raises(InvalidInput, match=TWICE):
-        one.merge(two)
-    with pytest.raises(InvalidInput, match=TWICE):
-        two.merge(one)
 
 
 @pytest.mark.parametrize("row", [row for row in MERGING if row.name.endswith("user")], ids=lambda row: row.name)
@@ -98,18 +84,6 @@ def test_forged_ids_are_refused() -> None:
         arrays |= {} if forged is None else {"partials": forged}
         with pytest.raises(FileRefused):
             dps.load_sensitive(files.encode(files.Document(document.kind, True, document.header, arrays)))
-
-
-def test_a_record_merged_fifty_times_counts_once() -> None:
-    part = dps.CountSketch(rows=5, width=64, unit=dps.per_record())
-    part.update(["tea"])
-    sketch = part.empty_like()
-    sketch.merge(part)
-    for _ in range(49):
-        with pytest.raises(InvalidInput, match="already in the sketch"):
-            sketch.merge(part)
-    table = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"]
-    assert int(np.abs(np.asarray(table)).max()) == 1
 
 
 @pytest.mark.parametrize("row", [row for row in MERGING if not row.frames], ids=lambda row: row.name)

@@ -1,4 +1,4 @@
-"""What is not additive noise, held to what is promised: flipped bits, survivors of a threshold, secret projections.
+"""What is not additive noise: flipped bits, survivors of a threshold, secret projections, places that are drawn.
 
 How likely each bit and each survivor is, is counted over many releases on two neighbouring inputs; what a unit can
 change is read off these numbers, and must stay within the ε that the release states. The twins of these tests, which
@@ -8,15 +8,20 @@ show their power, are mutants (``tests/mutants/releases.py``).
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 import dpsketch as dps
 from dpsketch.errors import ReleaseRefused
+from dpsketch.laws import recursion
 from drawn import Laplace, dependence, problems
+from oracles import quantiles as oracle
 
 RELATIONS = ["add_remove", "replace"]
 LEVELS = ["record", "user"]
@@ -238,3 +243,62 @@ def test_a_copy_of_a_released_moment_is_not_released() -> None:
     sketch.release(epsilon=1.0, delta=0.0)
     with pytest.raises(ReleaseRefused, match="another copy"):
         copy.release(epsilon=1.0, delta=0.0)
+
+
+# How far ranks of all the data, and of a part of it, may move apart, written out anew (docs/explanation of quantiles).
+SPANS: dict[str, Any] = {
+    "add_remove": lambda share, whole: 2 * max(share, 1 - share),
+    "replace": lambda share, whole: Fraction(2) if whole else 4 * max(share, 1 - share),
+}
+
+
+def drawn_places(
+    counts: list[int], unit: dps.Unit, shares: list[Fraction], epsilon: float, draws: int
+) -> tuple[Counter[Any], Any]:
+    """How often each answer of named quantiles is drawn, and the law from the definition at a multiple of ε."""
+    sketch = dps.QuantileSketch(bits=2, quantiles=[float(each) for each in shares], unit=unit, interval_share=0.0)
+    keys = np.repeat(np.arange(4), counts)
+    sketch.update(keys, **({"users": np.arange(len(keys))} if unit.level == "user" else {}))
+    seen = Counter(tuple(sketch.release(epsilon=epsilon, delta=0).cells.tolist()) for _ in range(draws))
+    each = epsilon / len(shares).bit_length()
+    return seen, lambda times: oracle.law(counts, shares, times * each, unit.max_keys, SPANS[unit.neighbours], 2)
+
+
+def unlikely(seen: Counter[Any], law: dict[Any, float]) -> bool:
+    """Whether a χ² test at 1e-8 refuses a law. Rare answers are taken together, and for no fewer than 20: so a refusal
+    is wrong once in 10⁶ times."""
+    draws = sum(seen.values())
+    common = [answer for answer, chance in law.items() if chance * draws >= 20]
+    pairs = [(seen[answer], law[answer] * draws) for answer in common]
+    pairs.append((draws - sum(found for found, _ in pairs), max(20.0, draws - sum(wanted for _, wanted in pairs))))
+    statistic = sum((found - wanted) ** 2 / wanted for found, wanted in pairs)
+    return bool(chi2.sf(statistic, len(pairs) - 1) < 1e-8)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_named_quantiles_follow_the_exponential_mechanism(
+    level: str, relation: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """False-positive rate 1e-6. The twin is twice the ε, as of half the sensitivity."""
+    monkeypatch.setattr(recursion, "TIE_BITS", 2)
+    shares = [Fraction(1, 10), Fraction(1, 2)]
+    seen, law = drawn_places([6, 1, 9, 4], _unit(level, relation), shares, 2.0, 1500)
+    assert not unlikely(seen, law(1.0))
+    assert unlikely(seen, law(2.0))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("coin", [True, False])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_the_last_coin_of_a_quantile_weighs_its_places(
+    relation: Any, coin: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """False-positive rate 1e-6. All places are of one level, so that the coin alone tells them apart."""
+    monkeypatch.setattr(recursion, "TIE_BITS", 2)
+    if not coin:
+        monkeypatch.setattr(recursion, "draw_coin", lambda exponent: True)
+    epsilon = 0.98 if relation == "add_remove" else 1.96
+    seen, law = drawn_places([0, 1, 0, 0], _unit("record", relation), [Fraction(1, 2)], epsilon, 4000)
+    assert unlikely(seen, law(1.0)) is not coin

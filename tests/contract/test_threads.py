@@ -92,14 +92,6 @@ def test_objects_are_known_by_their_value_not_by_their_place_in_memory(frame: bo
         sketch.update(["y"], users=["ann"])
 
 
-def test_keys_that_are_objects_are_known_by_their_value() -> None:
-    sketch = dps.CountSketch(rows=3, width=64, unit=dps.per_record())
-    sketch.update(pl.Series(["".join(["te", "a"]) for _ in range(9)], dtype=pl.Object))
-    private = sketch.release(rho=1e9)
-    assert private.spec.key_type is None
-    assert private.estimate(["tea"]).value[0] == pytest.approx(9)
-
-
 def test_a_fresh_partial_ends_with_its_merge() -> None:
     state = dps.PanPrivateCountSketch(rows=3, width=8, unit=dps.per_record(), key_type="int", rho=1e6)
     part = state.empty_day()

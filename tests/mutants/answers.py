@@ -181,6 +181,14 @@ LOCAL = [
 
 INTERVALS = [
     Mutant(
+        "interval-three-percent-narrow",
+        "half_width",
+        "return least_whole(lambda q: float(log_reaching(law, q + 1)) <= math.log(tail), 0)",
+        "return least_whole(lambda q: float(log_reaching(law, q + 1)) <= math.log(tail), 0) * 97 // 100",
+        "tests/contract/test_exact_intervals.py -k histogram",
+        "the interval of a count is 3% too narrow",
+    ),
+    Mutant(
         "interval-one-sided",
         "_median_half_width",
         "u = beta_quantile((table.shape[0] + 1) / 2, (1 - confidence) / 2)",

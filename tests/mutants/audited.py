@@ -7,7 +7,6 @@ from tests.mutants.gate import Mutant
 _TABLE = "tests/privacy/test_audit_table.py -k"
 _HOLDS = f"{_TABLE} names_answers_and_levels_hold␣and"
 _POWER = "tests/privacy/test_audit_power.py -k test_a_fifth_less_noise_is_noticed␣and"
-_NAMES = "tests/contract/test_promise_names.py -k"
 
 AUDITED = [
     Mutant(
@@ -87,7 +86,7 @@ AUDITED = [
         "CountingLaw.draw_counts",
         "arrays[OTHERS] = handle.add(np.array([rest]), OTHERS, member=bound)",
         "arrays[OTHERS] = (rest + handle.add(np.array([rest]), OTHERS, member=bound)) // 2",
-        f"{_NAMES} test_counts_beside_names␣and␣list",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣histogram-list",
         "what tells of all keys beside a list has half of its noise",
     ),
     Mutant(
@@ -95,7 +94,7 @@ AUDITED = [
         "CountThreshold.draw",
         "noisy = add(block.sums[~on_list])",
         "noisy = block.sums[~on_list] + add(np.zeros(1, np.int64))",
-        f"{_NAMES} test_counts_beside_names␣and␣gaussian",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣histogram-gaussian",
         "all keys that pass a threshold have the same noise",
     ),
     Mutant(
@@ -103,7 +102,7 @@ AUDITED = [
         "Votes.draw",
         'noisy = handle.add(c, "majorities")',
         'noisy = c + handle.add(c[:1], "majorities") - c[:1]',
-        f"{_NAMES} test_votes",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣votes",
         "all votes of a release have the same noise",
     ),
 ]

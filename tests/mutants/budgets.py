@@ -504,7 +504,7 @@ WORDS = [
         "Guarantee.__str__",
         'promise = f"ε = {_rounded_up(self.epsilon, 4)}"',
         'promise = f"ε = {_rounded_up(self.epsilon / 3, 4)}"',
-        "tests/unit/test_second_opinion.py",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣counts-record",
         "a third of ε is printed",
         top=True,
     ),
@@ -513,7 +513,7 @@ WORDS = [
         "Guarantee.__str__",
         ("if self.delta:\n    promise +="),
         ("if False:\n    promise +="),
-        "tests/unit/test_second_opinion.py",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣counts-record",
         "δ is not printed",
     ),
     Mutant(
@@ -529,7 +529,7 @@ WORDS = [
         "Unit.changed",
         'change = "replaced by another"',
         'change = "added or removed"',
-        "tests/unit/test_second_opinion.py",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣counts-record",
         "a guarantee for records that are replaced speaks of records that are added",
     ),
     Mutant(

@@ -92,6 +92,14 @@ NUMBERS = [
         "NaN counts as a weight",
     ),
     Mutant(
+        "weights-rounded-after-they-are-clipped",
+        "WeightGrid.units",
+        "np.minimum(rounded, float(self.max_units), out=rounded)",
+        "np.minimum(rounded, np.rint(self.max_weight / self.step), out=rounded)",
+        "tests/contract/test_promise.py -k coarse",
+        "a weight is clipped to 1.8, and then rounded to 2",
+    ),
+    Mutant(
         "grid-rounds-up",
         "WeightGrid.max_units",
         "return math.floor(_decimal_ratio(self.max_weight, self.step))",

@@ -47,7 +47,7 @@ GROUPED = [
         "CentredTable.under",
         "RoundedGaussian(noise.sigma * math.sqrt(keys) * _MARGIN)",
         "RoundedGaussian(noise.sigma)",
-        f"{_PRIVACY} draws_the_noise",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣table",
         "a user with many groups gets the noise of one with one",
     ),
     Mutant(
@@ -176,7 +176,7 @@ GROUPED = [
         'arrays[column_of(place)] = handle.add(exact, f"column {place}", member=keys)',
         'drawn = handle.add(exact, f"column {place}", member=keys)\n'
         "arrays[column_of(place)] = exact + arrays[column_of(0)] if place == 1 else drawn",
-        f"{_PRIVACY} draws_the_noise",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣table",
         "two columns share their noise",
     ),
     Mutant(
@@ -184,7 +184,7 @@ GROUPED = [
         "CentredTable.draw",
         'arrays[shape_of(place)] = handle.add(kept.shape(measure), f"shape {place}")',
         'arrays[shape_of(place)] = kept.shape(measure)\nhandle.add(arrays[shape_of(place)], f"shape {place}")',
-        f"{_PRIVACY} draws_the_noise",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣table",
         "bounds are chosen from the exact shape, which is published",
     ),
     Mutant(

@@ -28,7 +28,7 @@ BOUNDS = [
         "CountingLaw.draw_counts",
         "arrays[law.name] = handle.add(each, law.name)",
         "arrays[law.name] = each + 0 * handle.add(each, law.name)",
-        f"{_BOUNDS} pays_for",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣chosen",
         "the bound is chosen by, and tells, the exact numbers of users",
     ),
     Mutant(
@@ -36,7 +36,7 @@ BOUNDS = [
         "CountingLaw.draw_counts",
         "arrays[law.name] = handle.add(each, law.name)",
         "arrays[law.name] = each + (handle.add(each, law.name) - each) // 2",
-        f"{_BOUNDS} pays_for",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣chosen",
         "the spread of keys carries half of the noise",
     ),
     Mutant(
@@ -44,7 +44,7 @@ BOUNDS = [
         "CountingLaw.draw_counts",
         "arrays[law.name] = handle.add(each, law.name)",
         "arrays[law.name] = each + np.resize(arrays.get('users', handle.add(each, law.name)) - exact[0], each.shape)",
-        f"{_BOUNDS} pays_for",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣chosen",
         "both tables of the choice carry one draw",
     ),
     Mutant(
@@ -143,7 +143,7 @@ HISTOGRAMS = [
         "CountThreshold.draw",
         "noisy = add(block.sums[~on_list])",
         "noisy = (block.sums[~on_list] + add(block.sums[~on_list])) // 2",
-        f"{_PRIVACY} counts_carry",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣histogram-truncated",
         "counts that pass a threshold carry half of the noise",
     ),
     Mutant(
@@ -151,7 +151,7 @@ HISTOGRAMS = [
         "CountingLaw.draw_counts",
         "add(state.on_list(asked, sums))",
         "(state.on_list(asked, sums) + add(state.on_list(asked, sums))) // 2",
-        f"{_PRIVACY} public_list",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣histogram-list",
         "counts of a public list carry half of the noise",
     ),
     Mutant(
@@ -159,7 +159,7 @@ HISTOGRAMS = [
         "CountingLaw.draw_counts",
         "add(state.on_list(asked, sums))",
         "state.on_list(asked, sums) + add(np.zeros(1, np.int64))",
-        f"{_PRIVACY} public_list",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣histogram-list",
         "all counts of a public list carry one draw",
     ),
     Mutant(
@@ -167,7 +167,7 @@ HISTOGRAMS = [
         "CountingLaw.draw_counts",
         "arrays[OTHERS] = handle.add(np.array([rest]), OTHERS, member=bound)",
         "arrays[OTHERS] = rest + 0 * handle.add(np.array([rest]), OTHERS, member=bound)",
-        f"{_PRIVACY} public_list",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣histogram-list",
         "the count of all other keys carries no noise",
     ),
     Mutant(
@@ -191,7 +191,7 @@ HISTOGRAMS = [
         "CountingLaw.draw_counts",
         "noisy = add(sums[np.searchsorted(asked, found)])",
         "noisy = (sums[np.searchsorted(asked, found)] + add(sums[np.searchsorted(asked, found)])) // 2",
-        f"{_PRIVACY} counts_carry␣and␣(weighted␣or␣rounds)",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣(weighted␣or␣rounds)",
         "counts of found keys carry half of the noise",
     ),
     Mutant(
@@ -199,7 +199,7 @@ HISTOGRAMS = [
         "CountThreshold.draw",
         "arrays[OTHERS] = handle.add(np.array([total]), TOTAL)",
         "arrays[OTHERS] = (total + handle.add(np.array([total]), TOTAL)) // 2",
-        f"{_PRIVACY} total_of_other_keys",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣histogram-others",
         "the total from which all other keys are worked out carries half of the noise",
     ),
     Mutant(
@@ -346,7 +346,7 @@ VOTES = [
         "Votes.draw",
         'upper, lower = handle.add(pairs + c, "upper"), handle.add(pairs, "lower")',
         ('upper, lower = handle.add(pairs + c, "upper"), handle.add(pairs, "lower")\nlower = upper - c'),
-        _VOTES,
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣votes",
         "both loads of a bucket carry one draw",
     ),
     Mutant(
@@ -354,7 +354,7 @@ VOTES = [
         "Votes.draw",
         'upper, lower = handle.add(pairs + c, "upper"), handle.add(pairs, "lower")',
         'upper, lower = handle.add(pairs + c, "upper"), pairs + handle.add(0 * pairs, "lower") // 2',
-        _VOTES,
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣votes",
         "one load of a bucket carries half of the noise",
     ),
     Mutant(

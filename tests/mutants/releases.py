@@ -14,7 +14,7 @@ COUNTS = [
         "Additive.draw",
         'return {"table": handle.add(exact, "noise")}',
         'handle.add(exact, "noise")\nreturn {"table": exact.copy()}',
-        "tests/contract/test_noise_is_published.py",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣counts-record-add",
         "a law draws its noise, discards it, and publishes the exact table",
     ),
     Mutant(
@@ -120,6 +120,15 @@ COUNTS = [
         top=True,
     ),
     Mutant(
+        "noise-chunks-come-again",
+        "_sample",
+        'words = np.frombuffer(_source.get().read(8 * len(magnitude)), dtype="<i8")',
+        'words = words if start else np.frombuffer(_source.get().read(8 * len(magnitude)), dtype="<i8")\n'
+        "words = words[: len(magnitude)]",
+        "tests/contract/test_promise.py -k no_chunk",
+        "all chunks of a large table have the same noise",
+    ),
+    Mutant(
         "noise-of-another-part",
         "Handle.adder",
         "noisy: Integers = chunk + noise.sample(chunk.size).reshape(chunk.shape)",
@@ -157,7 +166,7 @@ COUNTS = [
         "Published.draw",
         "handle.add(table, slot, piece=piece)",
         "handle.add(table, slot, piece=piece) // (2 if slot == STATE else 1)",
-        "tests/contract/test_promise_parts.py -k test_the_seized_state",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣pan-private",
         "the state of a pan-private sketch has half of its noise",
     ),
     Mutant(
@@ -165,7 +174,7 @@ COUNTS = [
         "Published.draw",
         "handle.add(table, slot, piece=piece)",
         "handle.add(table, slot, piece=piece) if slot == STATE else table + 0 * handle.add(table, slot, piece=piece)",
-        "tests/contract/test_promise_parts.py -k test_the_seized_state",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣pan-private",
         "what is published has the noise of the seized state and no other",
     ),
     Mutant(

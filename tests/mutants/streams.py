@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.mutants.gate import Mutant
 
 _CONTINUAL = "sketches/continual"
-_PARTS = "tests/contract/test_promise_parts.py -k test_every_publication"
 _DESIGNS = "tests/unit/test_continual_designs.py -k"
 _STREAM = "tests/unit/test_continual.py -k"
 _FOLDER = "tests/unit/test_stream_folder.py -k"
@@ -19,7 +18,7 @@ DESIGNS = [
         "Published.draw",
         "handle.add(table, slot, piece=piece)",
         "(table + handle.add(table, slot, piece=piece)) // 2",
-        "tests/contract/test_promise_parts.py -k test_every_publication",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣bands",
         "what a stream publishes has half of its noise",
     ),
     Mutant(
@@ -30,7 +29,7 @@ DESIGNS = [
         "fresh = [noisy - piece[2] for noisy, piece in zip(self._drawn(pieces), pieces, strict=True)]\n"
         "type(self).held = fresh if self._day % 2 else type(self).held\n"
         "self._tables += [piece[2] + noise for piece, noise in zip(pieces, type(self).held, strict=True)]",
-        "tests/contract/test_promise_parts.py -k test_every_publication␣and␣recurrence␣and␣add_remove",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣recurrence␣and␣add_remove",
         "two days share one draw",
         top=True,
     ),
@@ -49,6 +48,14 @@ DESIGNS = [
         "math.nextafter(filtered, math.inf)",
         f"{_DESIGNS} floors",
         "the floors of a recurrence are not paid for",
+    ),
+    Mutant(
+        "design-floors-of-replaced-records-unpaid",
+        "Recurrence.sensitivity",
+        "touched = unit.distance.cells * unit.days",
+        "touched = unit.distance.cells * unit.days if unit.distance.cells == 1 else 0",
+        "tests/privacy/test_continual_audit.py -k floors",
+        "the floors are paid for where a record comes, and not where it is replaced",
     ),
     Mutant(
         "design-buffers-twice",
@@ -107,7 +114,7 @@ SEIZED = [
         "SeizableStream.begin",
         "self._await(place, place + 1)",
         ("self._await(place, place + 1)\nself._state[place] = self._state[0]"),
-        "tests/contract/test_promise_parts.py -k of_a_stream␣and␣add_remove",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣seized␣and␣add_remove",
         "the sums for all coming days begin with the same noise, whose differences are exact",
     ),
     Mutant(
@@ -393,7 +400,7 @@ KINDS = [
         "Found.draw",
         "[add(row) for row in",
         "[row + (add(row) - row) // 2 for row in",
-        "tests/privacy/test_discovered_noise.py",
+        "tests/contract/test_promise.py -k test_a_release_draws␣and␣found",
         "keys that are found day by day have half of their noise",
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""Composition held against exact sums, closed forms and simulation."""
+"""Composition held against exact sums and closed forms."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable
 import mpmath
 import numpy as np
 import pytest
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from dpsketch.accounting import compose, gaussian_delta, gaussian_epsilon, rho_of
 from dpsketch.accounting.composition import Atoms, Tally, grid_epsilon, renyi_epsilon
 from dpsketch.accounting.twopoint import on_grid, pure_rho, two_point_atoms, two_point_renyi
-from dpsketch.privacy import ApproximateCost, Cost, GaussianCost, MomentCost, PureCost, ZcdpCost
+from dpsketch.privacy import ApproximateCost, Cost, GaussianCost, PureCost, ZcdpCost
 from oracles.deltas import composed_delta, grid_delta, renyi_delta
 
 
@@ -46,7 +46,7 @@ def root(delta_at: Callable[[float], float], delta: float) -> float:
     return high
 
 
-@pytest.mark.parametrize("epsilons", [[1.1] * 10, [0.1] * 9, [0.5, 1.0, 2.0, 0.25], [3.0] * 4 + [0.2] * 5, [1e-4] * 5])
+@pytest.mark.parametrize("epsilons", [[1.1] * 8, [0.5, 1.0, 2.0, 0.25], [3.0] * 3 + [0.2] * 4, [1e-4] * 5])
 def test_pure_costs_compose_to_the_enumerated_delta(epsilons: list[float]) -> None:
     costs = [PureCost(e) for e in epsilons]
     for share in (0.0, 0.2, 0.5, 0.9, 0.999):
@@ -56,17 +56,6 @@ def test_pure_costs_compose_to_the_enumerated_delta(epsilons: list[float]) -> No
     for delta in (1e-2, 1e-6, 1e-12):
         exact = root(lambda e: enumerated_delta(epsilons, e), delta)
         assert compose(costs, delta=delta) == pytest.approx(exact, rel=1e-7, abs=1e-12)
-
-
-def test_equal_pure_costs_against_the_closed_form_of_kairouz_oh_and_viswanath() -> None:
-    """Their Theorem 3.3: (n − 2i)ε holds with the δ of an explicit sum."""
-    n, epsilon = 40, 0.3
-    for i in (2, 5, 10):
-        terms = (
-            math.comb(n, j) * (math.exp((n - j) * epsilon) - math.exp((n - 2 * i + j) * epsilon)) for j in range(i)
-        )
-        delta = math.fsum(terms) / (1 + math.exp(epsilon)) ** n
-        assert compose([PureCost(epsilon)] * n, delta=delta) == pytest.approx((n - 2 * i) * epsilon, rel=1e-8)
 
 
 def test_the_grid_agrees_with_the_exact_sum_and_never_falls_below() -> None:
@@ -104,62 +93,6 @@ def test_mixtures_against_their_exact_delta(epsilons: list[float], mu: float) ->
         assert delta * (1 - 1e-9) <= composed_delta(costs, epsilon=exact) <= delta * 1.2
 
 
-@pytest.mark.parametrize("relation", ["add_remove", "replace"])
-@pytest.mark.parametrize("kind", ["pure", "gaussian", "mixed"])
-def test_n_equal_costs_are_n_compositions(kind: str, relation: str) -> None:
-    """Composing one release at a time, by hand and exactly, gives what composing all at once gives."""
-    factor = 1 if relation == "add_remove" else 2
-    epsilon, mu, n = 0.15 * factor, 0.12 * factor, 8
-    one: list[Cost] = {
-        "pure": [PureCost(epsilon)],
-        "gaussian": [GaussianCost(mu)],
-        "mixed": [PureCost(epsilon), GaussianCost(mu)],
-    }[kind]
-    pures = [epsilon] * (0 if kind == "gaussian" else n)
-    noise = 0.0 if kind == "pure" else mu * math.sqrt(n)
-    exact = root(lambda e: mixed_delta(pures, noise, e) if noise else enumerated_delta(pures, e), 1e-5)
-    assert exact * (1 - 1e-9) <= compose(one * n, delta=1e-5) <= exact * 1.001
-
-
-def test_the_library_ignores_counts_of_randomised_response_and_we_do_not() -> None:
-    """Ten uses at ε = 1.1 cost far more than one, alone and next to a Gaussian."""
-    from dp_accounting import NeighboringRelation, RandomizedResponseDpEvent
-    from dp_accounting.pld import PLDAccountant
-
-    accountant = PLDAccountant(NeighboringRelation.REPLACE_ONE)
-    accountant.compose(RandomizedResponseDpEvent(noise_parameter=2 / (1 + math.exp(1.1)), num_buckets=2), 10)
-    trap = accountant.get_epsilon(1e-6)
-    exact = root(lambda e: enumerated_delta([1.1] * 10, e), 1e-6)
-    assert compose([PureCost(1.1)] * 10, delta=1e-6) == pytest.approx(exact, rel=1e-6)
-    assert compose([PureCost(1.1)] * 10 + [GaussianCost(0.01)], delta=1e-6) == pytest.approx(exact, rel=0.01)
-    # Were the library to count one day, it would have to agree with us.
-    assert trap == pytest.approx(1.1, abs=0.02) or trap == pytest.approx(exact, rel=0.01)
-    assert exact > 10
-
-
-def test_the_library_doubles_a_replaced_gaussian_and_we_do_not() -> None:
-    """Ten Gaussians of σ = 2: a cost whose μ = 1/2 already counts the replacement is not doubled again."""
-    from dp_accounting import GaussianDpEvent, NeighboringRelation
-    from dp_accounting.pld import PLDAccountant
-
-    def library(relation: NeighboringRelation) -> float:
-        return float(PLDAccountant(relation).compose(GaussianDpEvent(2.0), 10).get_epsilon(1e-6))
-
-    costs: list[Cost] = [GaussianCost(0.5)] * 10
-    assert compose(costs, delta=1e-6) == pytest.approx(library(NeighboringRelation.ADD_OR_REMOVE_ONE), rel=1e-3)
-    assert compose(costs, delta=1e-6) == gaussian_epsilon(math.sqrt(2.5), 1e-6)
-    doubled = compose([GaussianCost(1.0)] * 10, delta=1e-6)
-    assert library(NeighboringRelation.REPLACE_ONE) == pytest.approx(doubled, rel=1e-3)
-    # Next to a pure cost the same Gaussians go through the library.
-    assert compose([*costs, PureCost(0.01)], delta=1e-6) == pytest.approx(compose(costs, delta=1e-6), rel=0.01)
-
-
-def test_many_different_costs_stay_quick_and_tight() -> None:
-    costs: list[Cost] = [PureCost(0.02 + 1e-5 * i) for i in range(400)] + [GaussianCost(0.1)]
-    close = compose([PureCost(0.022)] * 400 + [GaussianCost(0.1)], delta=1e-6)
-    assert compose(costs, delta=1e-6) == pytest.approx(close, rel=0.02)
-
-
 def test_renyi_composition_is_above_the_exact_and_near_it() -> None:
     for mu in (0.1, 1.0, 4.0):
         tally = Tally.of([ZcdpCost(mu * mu / 2)])
@@ -169,16 +102,6 @@ def test_renyi_composition_is_above_the_exact_and_near_it() -> None:
     for costs in ([PureCost(0.3)] * 50, [PureCost(2.0)] * 3, [PureCost(1e-4)] * 1000):
         tally = Tally.of(costs)
         assert renyi_epsilon(tally, 1e-6) >= compose(costs, delta=1e-6)
-
-
-def test_zcdp_alone_against_the_textbook_bound() -> None:
-    """The tight conversion lies below ρ + 2√(ρ ln(1/δ)), and above the Gaussian that has this ρ."""
-    rho, delta = 0.3, 1e-6
-    ours = compose([ZcdpCost(rho)], delta=delta)
-    assert gaussian_epsilon(math.sqrt(2 * rho), delta) < ours < rho + 2 * math.sqrt(rho * math.log(1 / delta))
-    assert compose([ZcdpCost(rho / 3)] * 3, delta=delta) == pytest.approx(ours, rel=1e-9)
-    mixed = compose([ZcdpCost(rho), GaussianCost(0.2), PureCost(0.1), ApproximateCost(0.1, 1e-9)], delta=delta)
-    assert ours < mixed < ours + gaussian_epsilon(0.2, delta) + 0.2
 
 
 def test_generic_rho_is_never_taken_for_a_gaussian() -> None:
@@ -253,73 +176,3 @@ def test_putting_atoms_on_a_grid_keeps_both_laws_and_lowers_no_delta(interval: f
         exact = (mass * np.maximum(0, -np.expm1(np.minimum(0, epsilon - loss)))).sum()
         ours = grid.infinity + (grid.mass * np.maximum(0, -np.expm1(np.minimum(0, epsilon - points)))).sum()
         assert ours >= exact * (1 - 1e-12)
-
-
-SAMPLES = 1_000_000
-# Hoeffding: a mean of so many values in [0, 1] is off by more than this with probability below 1e-9.
-REACH = math.sqrt(math.log(2e9) / (2 * SAMPLES))
-
-
-def simulated_delta(losses: np.ndarray, epsilon: float) -> float:
-    return float(np.maximum(0, -np.expm1(np.minimum(0, epsilon - losses))).mean())
-
-
-def gaussian_losses(mu: float, rng: np.random.Generator) -> np.ndarray:
-    return mu * ndtri(rng.random(SAMPLES)) + mu * mu / 2
-
-
-def response_losses(epsilon: float, rng: np.random.Generator) -> np.ndarray:
-    return np.where(rng.random(SAMPLES) < 1 / (1 + math.exp(-epsilon)), epsilon, -epsilon)
-
-
-@pytest.mark.statistical
-def test_a_mixture_against_simulation() -> None:
-    """False-positive rate below 2e-9; a Gaussian with a tenth more noise or a response less is told apart."""
-    rng = np.random.default_rng(20260401)
-    costs: list[Cost] = [GaussianCost(0.5)] * 4 + [PureCost(0.4)] * 3
-    losses = sum((gaussian_losses(0.5, rng) for _ in range(4)), np.zeros(SAMPLES))
-    losses = sum((response_losses(0.4, rng) for _ in range(3)), losses)
-    for epsilon in (0.5, 1.5):
-        seen = simulated_delta(losses, epsilon)
-        assert abs(composed_delta(costs, epsilon=epsilon) - seen) < REACH
-        for wrong in ([GaussianCost(0.5 / 1.1)] * 4 + [PureCost(0.4)] * 3, costs[:-1]):
-            assert abs(composed_delta(wrong, epsilon=epsilon) - seen) > REACH
-
-
-def cauchy_losses(ratio: float, size: int, larger: bool, rng: np.random.Generator) -> np.ndarray:
-    """Losses of a sketch with p = 1: coordinates of scale 1 against scale ``ratio``, or the other way round."""
-    total = np.zeros(SAMPLES)
-    for _ in range(size):
-        x = np.tan(np.pi * (rng.random(SAMPLES) - 0.5)) * (ratio if larger else 1.0)
-        loss = np.log(1 / (1 + x**2)) - np.log((1 / ratio) / (1 + (x / ratio) ** 2))
-        total += -loss if larger else loss
-    return total
-
-
-@pytest.mark.statistical
-def test_moment_sketches_that_move_both_ways_against_simulation() -> None:
-    """Two releases, in one the moment grows, in the other it shrinks. False-positive rate below 4e-9 one-sided.
-
-    The bound must lie above the simulated δ, and for the right ratio not far above it; for a smaller ratio it falls
-    below.
-    """
-    rng = np.random.default_rng(20260402)
-    ratio, size = 3.0, 4
-    cost = MomentCost(1.0, size, ratio)
-    there = cauchy_losses(ratio, size, False, rng)
-    back = cauchy_losses(ratio, size, True, rng)
-    for epsilon in (1.0, 2.0):
-        one_way = max(simulated_delta(there, epsilon), simulated_delta(back, epsilon))
-        assert one_way - REACH < composed_delta([cost], epsilon=epsilon) < one_way * 1.01 + REACH
-        seen = simulated_delta(there + back, epsilon)
-        assert seen - REACH < composed_delta([cost, cost], epsilon=epsilon) < seen * 1.1 + REACH
-        smaller = MomentCost(1.0, size, 2.5)
-        assert composed_delta([smaller, smaller], epsilon=epsilon) < seen - REACH
-
-
-def test_a_moment_sketch_without_an_exact_law_is_dominated_by_its_two_extreme_losses() -> None:
-    """At p = 0.05 the pure bound, the ρ bound and the two-point law are all that is known; none may be beaten."""
-    cost = MomentCost(0.05, 50, 1.001)
-    assert compose([cost], delta=0) == pytest.approx(50 / 0.05 * math.log(1.001))
-    assert compose([cost], delta=1e-6) < compose([cost], delta=0)
-    assert compose([cost], delta=1e-6) <= compose([ZcdpCost(rho_of([cost]) or 0.0)], delta=1e-6) * (1 + 1e-9)

@@ -160,26 +160,3 @@ def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     from dpsketch.sketches.continual import sketch
 
     monkeypatch.setattr(sketch, "choose_design", lambda *given, **named: Banded((2, 1)))
-
-
-def test_a_user_of_several_days_and_keys_has_a_higher_threshold() -> None:
-    def begun(**unit: Any) -> Any:
-        days = {"user_days": unit.pop("user_days")} if "user_days" in unit else {}
-        who = dps.per_user(**unit) if unit else dps.per_record()
-        budget = {"epsilon": 1.0, "delta": 1e-6}
-        return dps.ContinualSketch(
-            dps.Histogram(unit=who, key_type="int"), days=10, design="recurrence", **days, **budget
-        )
-
-    record, once, often, many = (
-        begun(),
-        begun(max_keys=1, user_days=1),
-        begun(max_keys=1, user_days=3),
-        begun(max_keys=4, user_days=3),
-    )
-    laws = [each._stream.law for each in (record, once, often, many)]
-    assert [round(laws[0]._looks / each._looks) for each in laws] == [1, 1, 3, 12]
-    assert laws[0].noise == laws[1].noise
-    assert laws[1].noise.sigma < laws[2].noise.sigma < laws[3].noise.sigma
-    thresholds = [each.threshold(5) for each in laws]
-    assert thresholds[0] == thresholds[1] < thresholds[2] < thresholds[3]

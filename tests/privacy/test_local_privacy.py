@@ -15,10 +15,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpsketch import audit, local, noise
-from dpsketch._compiled.local import columns_of
-from dpsketch.hashing import fingerprint, row_keys
-from dpsketch.local.comparison import _below_each, order_scores
+from dpsketch import local, noise
+from dpsketch.hashing import fingerprint
 from dpsketch.local.protocol import People, keep_threshold, odds_below, read_people
 from oracles.local import Law, boundary, worst_ratio
 
@@ -246,18 +244,6 @@ def test_pad_and_sample_for_all_sets(epsilon: float, length: int) -> None:
         realised(mixed, epsilon)
 
 
-def test_pad_and_sample_samples_uniformly() -> None:
-    """Of bound m every residue, and none of the words past the last multiple of m; χ² of 9 above 80: below 1e-12."""
-    with noise.seeded_noise_for_tests_only(5):
-        drawn = _below_each(np.full(20_000, 10))
-    counts = np.bincount(drawn, minlength=10)
-    assert len(counts) == 10
-    assert np.sum((counts - 2000) ** 2 / 2000) < 80
-    skewed = drawn.copy()
-    skewed[:300] = 0
-    assert np.sum((np.bincount(skewed, minlength=10) - 2000) ** 2 / 2000) > 25
-
-
 def test_prefix_heavy_hitters_at_every_length() -> None:
     """Given its length, a report is that of subset hashing about the prefixes; the length is drawn blindly."""
     protocol = local.PrefixHeavyHitters(1.0, max_items=2, length=4, alphabet="ab", seeds=3)
@@ -295,26 +281,6 @@ def test_odds_lie_just_below_the_exponential(epsilon: float, shares: int) -> Non
 
 
 class TestPrivSketchAsPublished:
-    def test_it_is_not_private_for_any_epsilon(self) -> None:
-        """Enumerated: with one row of three cells, the reports of two one-item sets have nothing in common."""
-        protocol = local.PrivSketchAsPublished(0.001, rows=1, width=3, seed=2)
-        cells = columns_of(fingerprint(range(10)).fingerprints, row_keys(2, 1, "privsketch"), 3)[:, 0]
-        one, two = 0, int(np.flatnonzero(cells != cells[0])[0])
-        orders = []
-        for item in (one, two):
-            reports = protocol.report([[item]] * 300)
-            orders.append({row["order"] for row in reports.to_pylist()})
-        assert len(orders[0]) == len(orders[1]) == 2  # the empty cells in either order
-        assert not orders[0] & orders[1]
-
-    def test_an_audit_refutes_its_claim(self) -> None:
-        """Score: does the item's own cell rank high? A bound far above ε = 1, wrong with probability 1e-9."""
-        protocol = local.PrivSketchAsPublished(1.0)
-        scores = [order_scores(protocol, protocol.report([[item]] * 4000), 0) for item in (0, 1)]
-        found = audit.lower_bound_from_scores(scores[0], scores[1], confidence=1 - 1e-9)
-        assert found.epsilon > 4
-        assert found.verdict(protocol.epsilon) == "violated"
-
     @pytest.mark.parametrize(
         ("domain", "size", "exact"),
         [

@@ -1,4 +1,4 @@
-"""The moment sketch's claims: the exact loss, bracketed, simulated and attacked; and the paper's claims, refuted."""
+"""The moment sketch's claims: the exact loss, bracketed, and sensitivities by enumeration."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from dpsketch import accounting, audit
-from dpsketch._compiled.moment import project
-from dpsketch.accounting.moments import exact_moment_epsilon, moment_losses, stable_information, stable_table
-from dpsketch.errors import InvalidInput
-from dpsketch.noise import seeded_noise_for_tests_only
-from dpsketch.privacy import Budget, GaussianCost, MomentCost, Neighbours, per_record, per_user
-from dpsketch.sketches.moment import MomentProfile, MomentSketch, MomentSketchAsPublished, MomentSpec
+from dpsketch import accounting
+from dpsketch.accounting.moments import exact_moment_epsilon, stable_information, stable_table
+from dpsketch.privacy import MomentCost, Neighbours, per_record, per_user
+from dpsketch.sketches.moment import MomentSketch, MomentSpec
 from dpsketch.sketches.moment import as_published as paper
 from dpsketch.sketches.moment.spec import moment_ratio
 from oracles import moment as oracle
-from oracles.deltas import exact_moment_delta, least_moment_epsilon
+from oracles.deltas import least_moment_epsilon
 
 RECORDS, MOST, KEYS = 2**15, 16, 2**20
 # ε at δ = 1e-6 for one of 2¹⁵ records of weight up to 16 replaced; sizes 50, 200, 1000; then basic composition at 50.
@@ -28,13 +25,6 @@ TABLE = {
     1.0: (0.0067, 0.0144, 0.0346, 0.0229),
 }
 INFORMATION = {0.1: 0.979, 0.25: 0.879, 0.5: 0.701, 0.75: 0.579, 1.0: 0.500}
-
-
-def draws(p: float, count: int, key: int) -> np.ndarray:
-    """Standard p-stable variates, the same in every run."""
-    sums = np.zeros(-(-count // 4) * 4)
-    project(sums, np.arange(8, dtype=np.uint32), np.array([key], np.uint64), np.ones(1), p)
-    return sums[:count]
 
 
 def replaced_ratio(p: float) -> float:
@@ -74,51 +64,7 @@ def test_the_law_is_log_concave_and_carries_the_stated_information(p: float) -> 
     assert np.diff(loss).max() < 1e-12
 
 
-@pytest.mark.parametrize("p", [0.25, 0.5, 0.75, 0.9])
-def test_density_and_distribution_agree_with_scipy(p: float) -> None:
-    from scipy.stats import levy_stable
-
-    law = stable_table(p)
-    x = np.array([0.05, 0.3, 1.0, 4.0, 30.0])
-    t = p * np.log(x)
-    density = np.exp(np.interp(t, law.points, np.log(law.density))) * p / (2 * x)
-    np.testing.assert_allclose(density, levy_stable.pdf(x, p, 0), rtol=2e-4)
-    np.testing.assert_allclose(np.interp(t, law.points, law.below), 2 * levy_stable.cdf(x, p, 0) - 1, rtol=1e-3)
-
-
-@pytest.mark.parametrize("p", [0.25, 0.6, 1.0])
-def test_monte_carlo_agrees_with_the_exact_delta(p: float) -> None:
-    """δ as the mean of (1 − e^(ε − loss))₊ over 80,000 runs, in both directions.
-
-    A deviation of 6 standard errors has a probability of about 2e-9 a case, 1.2e-8 in all. Twin: the exact δ at a shift
-    larger by a tenth lies outside.
-    """
-    ratio, size, epsilon, runs = 1.15, 50, 2.0, 80_000
-    shift = math.log(ratio)
-    law, moved = stable_table(p, reach=shift), stable_table(p, shift=shift, reach=shift)
-    loss = np.log(law.density) - np.log(moved.density)
-    t = p * np.log(np.abs(draws(p, runs * size, 1)))
-    exact = [max(_delta(direction, epsilon), 0.0) for direction in moment_losses(p, size, ratio)]
-    wrong = [_delta(direction, epsilon) for direction in moment_losses(p, size, ratio**1.1)]
-    sums = (
-        np.interp(t, law.points, loss).reshape(runs, size).sum(1),
-        -np.interp(t + shift, law.points, loss).reshape(runs, size).sum(1),
-    )
-    for total, right, off in zip(sums, exact, wrong, strict=True):
-        hits = np.maximum(0.0, -np.expm1(np.minimum(epsilon - total, 0.0)))
-        error = hits.std() / math.sqrt(runs)
-        assert abs(hits.mean() - right) < 6 * error
-        assert abs(hits.mean() - off) > 6 * error
-    assert exact_moment_delta(p, size, ratio, epsilon) == max(exact)
-
-
-def _delta(direction: object, epsilon: float) -> float:
-    losses = (direction.start + np.arange(len(direction.mass))) * direction.interval  # type: ignore[attr-defined]
-    worse = losses > epsilon
-    return direction.infinity - float(np.dot(direction.mass[worse], np.expm1(epsilon - losses[worse])))  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("p", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("p", [0.1, 1.0])
 def test_calibration_spends_the_budget_and_no_more(p: float) -> None:
     for epsilon, delta in ((0.1, 1e-6), (8.0, 1e-3)):
         ratio = moment_ratio(p, 50, epsilon, delta)
@@ -130,17 +76,6 @@ def test_calibration_spends_the_budget_and_no_more(p: float) -> None:
     tiny = moment_ratio(p, 50, 1.0, 1e-30)
     assert pure <= tiny < moment_ratio(p, 50, 1.0, 1e-3)
     assert accounting.compose([MomentCost(p, 50, tiny)], delta=1e-30) <= 1.0
-
-
-def test_mixtures_go_through_the_exact_law() -> None:
-    """With a Gaussian beside it, a moment sketch costs nearly what the Gaussian of its information would."""
-    cost = MomentCost(0.5, 200, moment_ratio(0.5, 200, 1.0, 1e-6))
-    both = accounting.compose([cost, GaussianCost(0.2)], delta=1e-6)
-    alike = GaussianCost(math.log(cost.ratio) * math.sqrt(200 * stable_information(0.5)))
-    assert both == pytest.approx(accounting.compose([alike, GaussianCost(0.2)], delta=1e-6), rel=0.05)
-    assert both < 0.75 * (1 + accounting.gaussian_epsilon(0.2, 1e-6))
-    twice = accounting.compose([cost, cost], delta=1e-6)
-    assert 1.3 < twice < 1.6
 
 
 # Sensitivity, by enumeration of small universes: for every relation, with and without a floor.
@@ -175,44 +110,6 @@ def test_a_null_record_that_becomes_a_full_one_is_an_addition_to_the_release(p: 
         low, high = rows**p + released[0].floor, rows**p + 1 + released[1].floor
         assert high / low <= one.ratio
         assert exact_moment_epsilon(p, 200, high / low, 1e-6) <= 0.1 * 1.01
-
-
-@pytest.mark.statistical
-def test_a_null_record_cannot_be_told_from_a_full_one() -> None:
-    """Four records and a null one against five, by what is released: false-positive rate 1e-9.
-
-    Its twin grants a budget whose floor is small: then the two are told apart.
-    """
-
-    def released(records: list[str | None], epsilon: float) -> float:
-        unit = per_record(neighbours="replace")
-        sketch = MomentSketch(p=1, size=200, unit=unit, public_total=4, key_type="text")
-        sketch.update(records)
-        return sketch.release(epsilon=epsilon, delta=1e-6).value
-
-    def audited(epsilon: float) -> float:
-        with seeded_noise_for_tests_only(1):
-            return audit.epsilon_lower_bound(
-                lambda records: released(records, epsilon),
-                ["a"] * 4 + [None],
-                ["a"] * 5,
-                score=lambda value: value,
-                trials=300,
-                delta=1e-6,
-                confidence=1 - 1e-9,
-            ).epsilon
-
-    assert audited(0.1) <= 0.1
-    assert audited(40.0) > 0.5
-
-
-@pytest.mark.parametrize("kind", [MomentSketch, MomentProfile])
-def test_a_public_total_needs_a_grid_that_holds_weight_1(kind: type) -> None:
-    p: object = 0.5 if kind is MomentSketch else [0.5, 1]
-    for step in (0.67, 0.3, 1.5):
-        with pytest.raises(InvalidInput, match="whole number of steps"):
-            kind(p=p, size=50, unit=per_record(max_weight=4), public_total=100, grid=step)
-    kind(p=p, size=50, unit=per_record(max_weight=4), public_total=100, grid=0.1)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 1.0])
@@ -254,66 +151,3 @@ def test_turnstile_records(p: float, replace: bool) -> None:
 
 
 # Attacks on what the sums are worth to someone who sees all of them, which is more than is released.
-
-
-@pytest.mark.parametrize("p", [0.25, 0.5, 1.0])
-def test_attacks_stay_below_the_claim_and_a_halved_floor_is_caught(p: float) -> None:
-    """An empty stream against one record, the worst pair there is: the likelihood ratio of all 50 sums, 40,000 runs.
-
-    Bounds are certified at 1 − 1e-9 each, so a false alarm has a probability below 1e-8.
-    """
-    size, runs, delta, weight = 50, 40_000, 0.02, 3.0
-    spec = MomentSpec(p, size, per_record(max_weight=weight))
-    floor = spec.laws(Budget(3.0, 1e-3))[0].height
-    claimed = exact_moment_epsilon(p, size, spec.ratio(floor), delta)
-
-    def attacked(drawn_floor: float) -> float:
-        without = drawn_floor ** (1 / p) * draws(p, runs * size, 2)
-        within = drawn_floor ** (1 / p) * draws(p, runs * size, 3) + weight * draws(p, runs * size, 4)
-        shift = math.log(1 + weight**p / drawn_floor)
-        law, moved = stable_table(p, reach=shift), stable_table(p, shift=shift, reach=shift)
-        loss = np.log(moved.density) - np.log(law.density)
-
-        def score(sums: np.ndarray) -> np.ndarray:
-            t = p * np.log(np.abs(sums)) - math.log(drawn_floor)
-            return np.interp(t, law.points, loss).reshape(runs, size).sum(1)
-
-        return audit.lower_bound_from_scores(score(without), score(within), delta=delta, confidence=1 - 1e-9).epsilon
-
-    assert 0.2 * claimed < attacked(floor) <= claimed
-    assert attacked(floor / 2) > claimed
-
-
-def test_subsampling_does_not_amplify_as_theorem_4_says() -> None:
-    expected = {0.25: (4.16, 12.7), 0.5: (1.39, 3.27), 1.0: (0.00046, 0.0395)}
-    for p, (claimed, forced) in expected.items():
-        ratio = paper.theorem_1_ratio(p, records=RECORDS, keys=KEYS, max_weight=MOST)
-        epsilon = paper.theorem_4_epsilon(p, size=50, rate=0.02, ratio=ratio)
-        truth = paper.epsilon_of_pair(p, size=50, rate=0.02, records=RECORDS, max_weight=MOST)
-        assert epsilon == pytest.approx(claimed, rel=0.01)
-        assert truth == pytest.approx(forced, rel=0.01)
-        assert truth > 2 * epsilon
-
-
-def test_theorem_6_misses_neighbours_of_very_different_moments() -> None:
-    """Net weights 33 and 1 on one key: the last of many cancelling records is +16 or −16."""
-    claimed = paper.theorem_6_ratio(1.0, records=10_001, max_weight=16)
-    others = np.tile([1, -1], 4_991).sum() + 17
-    assert (others + 16) / (others - 16) == 33 > 30 * claimed
-    assert (
-        MomentSpec(1.0, 50, per_record(max_weight=16, neighbours="replace"), stream="turnstile", public_total=1).ratio(
-            0.0
-        )
-        >= 33
-    )
-
-
-def test_equation_4_is_wrong_for_rare_keys() -> None:
-    """A stream of singletons keeps a share q of its moment, not q^p: the published estimate is low by q^(1−p).
-
-    50,000 singletons, 1,000 coordinates: the share of 0.141 comes with a relative error of 5%, and 1 is 100 errors off.
-    """
-    assert paper.subsampled_share(0.5, count=1, rate=0.02) == pytest.approx(0.02**0.5, rel=1e-9)
-    published = MomentSketchAsPublished(p=0.5, size=1000, unit=per_record(), records=50_000, keys=50_000)
-    published.update(np.arange(50_000))
-    assert published.release_as_published().value / 50_000 == pytest.approx(0.141, rel=0.35)

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 from scipy.special import ndtr
 
-import dpsketch as dps
-from dpsketch import accounting, audit, noise
-from dpsketch._compiled import countsketch as kernels
+from dpsketch import accounting
 from dpsketch.core.move import Move, Table
 from dpsketch.errors import InvalidInput
-from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.laws.shares import MergedShares, OneShare, Share, sum_gap
 from dpsketch.privacy import Budget
-from dpsketch.sketches.countsketch.sketch import merge_releases
 
 
 def rounded_gaussian(sigma: float, reach: int) -> np.ndarray:
@@ -94,13 +89,6 @@ def test_a_sum_is_as_private_as_a_gaussian_but_for_the_gap(sigma: float, parties
                 assert delta_of(halved, shift, epsilon) > allowed
 
 
-def test_very_small_shares_would_not_do() -> None:
-    """Why steps are made finer: two shares of σ = ½ grid unit have a log-ratio far off the Gaussian's."""
-    law = law_of_sum([0.5, 0.5], 40)
-    gaussian = rounded_gaussian(math.sqrt(0.5), 40)
-    assert abs(math.log(law[40] / law[42]) - math.log(gaussian[40] / gaussian[42])) > 0.3
-
-
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
 @pytest.mark.parametrize(("parties", "honest"), [(10, 1.0), (10, 0.5), (3, 1.0)])
 def test_the_released_shares_keep_the_promise_exactly(epsilon: float, parties: int, honest: float) -> None:
@@ -122,33 +110,3 @@ def test_the_released_shares_keep_the_promise_exactly(epsilon: float, parties: i
     assert 0.8e-6 < delta(sure - 1, together) <= 1e-6
     # A share by itself keeps its own.
     assert 0.8e-6 < delta(1, one.asked.epsilon) <= 1e-6
-
-
-def test_the_public_path_audited() -> None:
-    """Six parties, one of them with the record or without. Whoever knows the others' noise has one share's: caught."""
-    # A Gaussian's guarantee holds at every δ; a large one needs few trials to see that noise is missing.
-    epsilon, delta, parties = 1.0, 0.3, 6
-
-    def share(keys: list[int], party: int) -> dps.PrivateCountSketch:
-        sketch = dps.CountSketch(rows=1, width=2, unit=dps.per_record(), key_type="int")
-        sketch.update(keys)
-        return sketch.release(epsilon=epsilon, delta=delta, share=Share(parties, 1.0, party))
-
-    def merged(keys: list[int]) -> np.ndarray:
-        return merge_releases([share(keys if party == 0 else [1], party) for party in range(parties)]).table
-
-    def alone(keys: list[int]) -> np.ndarray:
-        return share(keys, 0).table
-
-    cells, signs = kernels.cells(fingerprint([7]).fingerprints, row_keys(1, 1), 2)
-
-    def audited(mechanism: Callable[[list[int]], np.ndarray], trials: int) -> float:
-        with noise.seeded_noise_for_tests_only(3):
-            found = audit.epsilon_lower_bound(
-                mechanism, [1], [1, 7], score=lambda table: float(signs[0, 0] * table[0, cells[0, 0]]),
-                trials=trials, delta=delta, confidence=1 - 1e-7,
-            )  # fmt: skip
-        return found.epsilon
-
-    assert 0 <= audited(merged, 300) <= epsilon
-    assert audited(alone, 1200) > epsilon

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,12 +19,10 @@ from scipy.special import ndtr
 import dpsketch as dps
 from dpsketch.core.move import Move
 from dpsketch.core.move import Table as Counted
-from dpsketch.errors import FileRefused, InvalidInput, SketchBroken
-from dpsketch.kinds import load_sensitive
+from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.laws.designs import Contribution, PanPrivate
 from dpsketch.laws.streams import PUBLICATIONS, STATE, Seizable
 from dpsketch.noise import RoundedGaussian, seeded_noise_for_tests_only
-from dpsketch.sketches.continual.folder import StreamFolder
 from dpsketch.sketches.continual.stream import SeizableStream
 
 MU, DAYS = 4.0, 3
@@ -175,13 +172,6 @@ def test_a_tenth_less_of_either_noise_is_seen(before: bool, sigmas: tuple[float,
     assert 0.7 * promised(6.0) < honest <= promised(6.0) < less
 
 
-@pytest.mark.parametrize(("before", "sigmas"), [(True, (0.0, 1.0)), (False, (1.0, 0.0))])
-def test_without_one_of_the_two_everything_is_seen(before: bool, sigmas: tuple[float, float]) -> None:
-    sigma, game = sigma_of(), Game(1, False, lambda *_: 0, on((1, before)))
-    (found,) = gained(game, (sigmas[0] * sigma, sigmas[1] * sigma), epsilons=[10.0])
-    assert found > 0.999
-
-
 def test_a_record_before_the_seizure_that_is_replaced_by_one_after_it() -> None:
     """Both noises are moved, by S each: √2·S, for which a replaced record pays even where nothing counts downwards."""
     unit = Contribution(Move.each(1, 1).between("replace"))
@@ -243,76 +233,6 @@ def test_a_state_shows_its_noisy_sums_and_nothing_else_of_the_records(start: Any
     assert idle.header == busy_one.header
 
 
-@pytest.mark.parametrize("start", [stream, counts])
-def test_state_files_go_on_to_the_byte_and_draw_nothing_again(start: Any) -> None:
-    with seeded_noise_for_tests_only(18):
-        sketch = start()
-        sketch.day(["a"] * 3)
-        sketch.update(["b"])
-        stored = sketch.to_sensitive_bytes()
-        again: Any = load_sensitive(stored)
-        assert again.to_sensitive_bytes() == stored
-        assert np.array_equal(again._stream.state, sketch._stream.state)
-        drawn = sketch._stream.permit._drawn
-        assert again._stream.permit._drawn == drawn
-        assert drawn[PUBLICATIONS, STATE] == set(range(1, 2 + sketch.design.buffers))
-    for _ in range(4):
-        again.publish_day()
-    assert len(again._stream.permit._drawn[PUBLICATIONS, STATE]) == 4 + sketch.design.buffers
-    # No sums are begun for days that will never come.
-    assert not again._stream.state[-1].any()
-
-
-def test_killed_before_the_state_is_written_no_day_was_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = StreamFolder(tmp_path / "state")
-    folder.begin(stream())
-    first = folder.load()
-    first.update(["a"] * 50)
-    folder.publish(first)
-    before = (tmp_path / "state" / "stream.sketch").read_bytes()
-    second = folder.load()
-    second.update(["a"] * 7)
-
-    def killed(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("dpsketch.sketches.continual.sketch.files.write", killed)
-        with pytest.raises(KeyboardInterrupt):
-            folder.publish(second)
-    with pytest.raises(SketchBroken):
-        second.total()
-    assert (tmp_path / "state" / "stream.sketch").read_bytes() == before
-    third = folder.load()
-    third.update(["a"] * 7)
-    folder.publish(third)
-    again = folder.load()
-    assert again.days_published == 2
-    # Whoever comes again gets the day as it was shown.
-    assert np.array_equal(again.published, third.published)
-
-
-def test_interrupted_while_records_are_added_it_refuses_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    sketch = stream()
-
-    def killed(*_: Any) -> None:
-        raise MemoryError
-
-    with monkeypatch.context() as patched:
-        patched.setattr(PanPrivate, "take", killed)
-        with pytest.raises(MemoryError):
-            sketch.update(["a"])
-    with pytest.raises(SketchBroken):
-        sketch.update(["a"])
-    # What is refused before it is counted leaves the stream as it was.
-    other = stream()
-    before = other._stream.state.copy()
-    with pytest.raises(InvalidInput):
-        other.update(["a"], weights=["heavy"])
-    other.update(["a"])
-    assert (other._stream.state - before)[:, 0].tolist() == list(other.design.bands)
-
-
 def test_sums_that_wrap_round_are_those_of_the_exact_ones() -> None:
     """Modulo 2**64 nothing is held by what it has become: two worlds stay as far apart as the record moves them."""
     design = PanPrivate((3, 1))
@@ -339,23 +259,3 @@ def test_what_a_state_that_may_be_seized_cannot_do() -> None:
     document.header["receipt"]["laws"][0]["noise"]["sigma"] *= 0.99
     with pytest.raises(FileRefused, match="guarantee"):
         dps.ContinualSketch.from_document(document)
-
-
-def test_intervals_cover() -> None:
-    """Coverage of 95% intervals of totals, weeks and days over 4,000 keys of a list; false-positive rate below 1e-6.
-
-    Errors of different keys are independent. Five standard deviations of 4,000 draws at 95% are 1.7%.
-    """
-    names, days = [f"key {i}" for i in range(4000)], 9
-    sketch = dps.ContinualSketch(
-        dps.Histogram(unit=dps.per_record(), key_type="text"), keys=names, days=365,
-        epsilon=1.0, delta=1e-6, design="pan-private",
-    )  # fmt: skip
-    for _ in range(days):
-        sketch.day(names, counts=[40] * len(names))
-    for first, last in ((1, days), (3, 9), (9, 9)):
-        found, true = sketch.between(first, last).estimate(names), 40 * (last - first + 1)
-        covered = np.mean((found.low <= true) & (true <= found.high))
-        assert 0.933 < covered < 0.967
-        # Its twin: of half the noise, far more would be covered.
-        assert np.mean(np.abs(found.value - true) <= (found.high - found.value) / 2) < 0.75

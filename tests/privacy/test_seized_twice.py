@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 
 import dpsketch as dps
-from dpsketch import accounting, files
-from dpsketch.core.move import Distance
+from dpsketch import files
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.kinds import load
-from dpsketch.laws.designs import Contribution, PanPrivate
 from dpsketch.sketches.continual.folder import StreamFolder
 
 KILLED = """
@@ -60,19 +58,6 @@ def test_no_part_is_merged_twice_by_a_copy_or_within_another(design: Any) -> Non
     sketch.publish_day()
     with pytest.raises(InvalidInput, match="already in the sketch"):
         dps.ContinualSketch.from_sensitive_bytes(sketch.to_sensitive_bytes()).merge_today(twin)
-
-
-def test_a_seized_state_has_the_bands_of_days_after_the_last() -> None:
-    unit, design = Contribution(Distance(1, 1, 1, 1)), PanPrivate((4, 2, 1))
-    assert design.sensitivity(unit, 1) == design.sensitivity(unit, 3)
-    sketch = stream(design="pan-private")
-    document = sketch._to_document()
-    mu = sketch.design.largest / sketch._stream.law.noise.sigma
-    document.header["days"] = 1
-    document.header["receipt"]["laws"][0]["horizon"] = 1
-    document.header["receipt"]["asked"]["epsilon"] = accounting.gaussian_epsilon(mu, 1e-6)
-    with pytest.raises(FileRefused, match="guarantee"):
-        dps.ContinualSketch.from_document(document)
 
 
 def test_a_series_promises_in_words_what_its_noise_pays_for() -> None:

@@ -6,19 +6,16 @@ Only bits that some key of either neighbour may set are enumerated; every other 
 from __future__ import annotations
 
 import itertools
-import math
 
 import mpmath
 import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch import noise
-from dpsketch.core.drawn import Receipt, promise
 from dpsketch.core.move import Distance, Move
 from dpsketch.laws.sparse import Projection, Survival, loss, stability_delta
 from dpsketch.privacy import Budget
-from dpsketch.sketches.sparse import SparseHistogram, SparseHistogramSpec
+from dpsketch.sketches.sparse import SparseHistogramSpec
 from dpsketch.sketches.sparse.estimators import largest_step, projection_for, pure, stability
 from oracles import sparse as oracle
 
@@ -113,7 +110,7 @@ def test_shared_bits_and_saturation_are_among_the_cases() -> None:
     assert np.allclose(full, oracle.output_law(projection, cells, [60, 60, 60], 0.25), rtol=1e-12)
 
 
-@pytest.mark.parametrize("epsilon", [1e-4, 0.01, 0.1, 0.7, 1.0, 1.1, 2.2, 5.0, 20.0])
+@pytest.mark.parametrize("epsilon", [1e-4, 0.1, 1.1, 5.0, 20.0])
 @pytest.mark.parametrize(("keys", "units"), [(1, 1), (2, 1), (30, 5), (1, 1000)])
 @pytest.mark.parametrize("alpha", [1, 2, 3])
 def test_the_scale_used_costs_no_more_than_the_budget(epsilon: float, keys: int, units: int, alpha: int) -> None:
@@ -145,49 +142,6 @@ def test_loss_and_its_inverse() -> None:
         assert np.all(np.vectorize(loss)(a + b, alpha) <= total + 1e-9)
 
 
-def drawn_outputs(projection: Projection, positions, values, runs: int, seed: int) -> np.ndarray:
-    """How often each pattern of the touched bits was drawn by the mechanism itself."""
-    cells = oracle.touched(projection, positions)
-    union = sorted({cell for own in cells for cell in own})
-    column, row = (np.array(part) for part in zip(*union, strict=True))
-    counts = np.zeros(2 ** len(union), np.int64)
-    order = np.argsort(positions)
-    at, units = np.array(positions, np.uint64)[order], np.array(values)[order]
-    with noise.seeded_noise_for_tests_only(seed):
-        for _ in range(runs):
-            table = projection.draw(at, units)
-            bits = (table[column, row >> 6] >> (row & 63).astype(np.uint64)) & np.uint64(1)
-            counts[int((bits << np.arange(len(union), dtype=np.uint64)).sum())] += 1
-    return counts
-
-
-def test_the_mechanism_draws_from_the_law_that_was_enumerated() -> None:
-    """χ² over all patterns of the touched bits; rejects at 1e-9, and rejects a law with other flips or roundings."""
-    from scipy.stats import chi2
-
-    projection = projection_for(1.0, RECORD, top=3, rows=64, alpha=2, seed=1)
-    positions, values, runs = colliding_positions(projection, 2), [1, 2], 30_000
-    cells = oracle.touched(projection, positions)
-    counts = drawn_outputs(projection, positions, values, runs, 5)
-
-    def p_value(law: np.ndarray) -> float:
-        statistic = float(((counts - runs * law) ** 2 / (runs * law)).sum())
-        return float(chi2.sf(statistic, len(law) - 1))
-
-    assert runs * oracle.output_law(projection, cells, values, 0.25).min() > 5
-    assert p_value(oracle.output_law(projection, cells, values, 0.25)) > 1e-9
-    assert p_value(oracle.output_law(projection, cells, values, 0.23)) < 1e-9
-    assert p_value(oracle.output_law(projection, cells, [1, 3], 0.25)) < 1e-9
-
-
-def test_bits_that_no_key_touches_are_flips_alone(seeded: None) -> None:
-    """Of 4·10⁶ such bits a quarter are ones, within 6 standard deviations (false alarms below 2e-9)."""
-    projection = projection_for(1.0, RECORD, top=3, rows=2**20, alpha=2, seed=1)
-    table = projection.draw(np.empty(0, np.uint64), np.empty(0, np.int64))
-    share = float(np.bitwise_count(table).mean() / 64)
-    assert abs(share - 0.25) < 6 * math.sqrt(0.1875 / (64 * table.size))
-
-
 UNITS_ALONE = [
     (dps.per_record(), 1),
     (dps.per_record(max_weight=3), 1),
@@ -198,7 +152,7 @@ UNITS_ALONE = [
 
 @pytest.mark.parametrize(("unit", "alone"), UNITS_ALONE)
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-3), (1.0, 1e-6), (4.0, 1e-4), (0.05, 0.3)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (4.0, 1e-4), (0.05, 0.3)])
 def test_exact_delta_of_the_stability_rule(unit, alone: int, relation: str, epsilon: float, delta: float) -> None:
     """δ enumerated, for units alone on their keys and not: at most what was asked, and more at a cutoff one less."""
     unit = dps.Unit(unit.level, unit.max_keys, unit.max_weight, relation)
@@ -237,17 +191,6 @@ def test_exact_delta_of_the_stability_rule(unit, alone: int, relation: str, epsi
         assert exact(lower) > delta
 
 
-def test_the_textbook_cutoff_overshoots_delta() -> None:
-    """1 + ln(1/(2δ))/ε is made for continuous noise: with discrete noise δ is up to 1.46 and 1.96 times too large."""
-    for epsilon, factor in ((1.0, 1.46), (4.0, 1.96)):
-        overshoot = 0.0
-        for delta in np.geomspace(1e-7, 1e-3, 200):
-            cutoff = math.ceil(1 + math.log(1 / (2 * delta)) / epsilon)
-            law = noise.DiscreteLaplace(epsilon, 1)
-            overshoot = max(overshoot, stability_delta(law, cutoff, alone=1, units=1) / delta)
-        assert overshoot == pytest.approx(factor, abs=0.02)
-
-
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
 def test_exact_loss_of_the_pure_rule(relation: str) -> None:
     """Each entry's outcome (dropped, or kept at a value) changes by at most e^(ε·units/Δ), absent keys included."""
@@ -262,32 +205,3 @@ def test_exact_loss_of_the_pure_rule(relation: str) -> None:
             worst = max(worst, float(np.abs(np.log(law / moved)).max()))
         assert worst * apart.cells == pytest.approx(epsilon, rel=1e-6)
         assert rule.cost(apart, table.move).epsilon == pytest.approx(epsilon)
-
-
-def test_parts_never_pass_the_budget_and_the_ledger_sees_them(tmp_path) -> None:
-    for epsilon in (0.1, 0.3, 1.0, math.pi, 7.7):
-        for delta in (0.0, 1e-7):
-            spec, budget = SparseHistogramSpec(dps.per_record(), threshold_share=0.3), Budget(epsilon, delta)
-            laws = spec.laws(budget)
-            spent = sum(cost.epsilon for cost in laws[0].costs())
-            assert epsilon * (1 - 1e-9) < spent <= epsilon
-            assert promise(spec, Receipt(budget, laws)).epsilon == epsilon
-    ledger = dps.Ledger(f"sqlite:///{tmp_path}/budget.db")
-    ledger.create("web", epsilon=2.0, delta=1e-6, unit=dps.per_record())
-    histogram = SparseHistogram(unit=dps.per_record(), domain=2**20, expected_keys=100)
-    private = histogram.release(epsilon=1.5, delta=0, ledger=ledger, dataset="web")
-    assert private.charge is not None
-    with pytest.raises(dps.DpsketchError, match="web"):
-        histogram.release(epsilon=1.0, delta=0, ledger=ledger, dataset="web")
-
-
-def test_nothing_published_depends_on_the_number_of_keys() -> None:
-    """Shapes, parameters and cutoffs are those of the spec, whatever the data hold."""
-    empty = SparseHistogram(unit=dps.per_record(), domain=2**30, key_type="int")
-    full = empty.empty_like()
-    full.update(np.arange(50_000), counts=np.full(50_000, 9))
-    for delta in (0.0, 1e-6):
-        ours, theirs = (some.release(epsilon=1, delta=delta) for some in (empty, full))
-        assert ours.law == theirs.law
-        assert ours.table.shape == theirs.table.shape
-        assert ours.guarantee == theirs.guarantee
