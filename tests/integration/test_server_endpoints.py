@@ -272,7 +272,7 @@ def test_a_table_refuses_in_words(service: Service) -> None:
         ("table?by=country", "names group columns, each once"),
         ("table?sort=country", "sort names a column of the rows"),
         ("table?limit=10001", "query.limit"),
-        ("estimate?key=country", "does not list these groups"),
+        ("estimate?key=country", "not listed in this table"),
     ):
         refused = client.get(f"/v1/releases/{service.release['table']}/{question}")
         assert (refused.status_code, code_of(refused)) == (422, "invalid_input")

@@ -236,15 +236,6 @@ def test_one_column_and_one_quantile_stand_alone() -> None:
         dps.quantiles("v", None)  # type: ignore[arg-type]
 
 
-def test_groups_that_are_not_listed_are_named() -> None:
-    private = released(dps.count(), groups=["a"])
-    with pytest.raises(InvalidInput, match="these groups: NOPE, a,b") as refused:
-        private.only(["NOPE", "a", "a,b"])
-    assert " a," not in str(refused.value).replace(" a,b", "")
-    with pytest.raises(InvalidInput, match="and 3 more"):
-        private.only([f"n{i}" for i in range(8)])
-
-
 def test_a_release_that_is_cut_short_anywhere_is_damaged() -> None:
     data = files.encode(released(dps.count(), groups=["a"]).to_document())
     for length in (8, 100, len(data) // 2, len(data) - 1):

@@ -50,14 +50,6 @@ def test_a_column_that_is_asked_for_twice_is_refused_in_words_of_the_command_lin
     assert "--name" not in refused.err
 
 
-def test_groups_that_were_asked_for_and_are_not_listed_are_named(dpsketch: Any) -> None:
-    made = dpsketch("table", "e.parquet", "--by", "g", "--count", *BUDGET, "-o", "t.dps")
-    assert made.code == 0, made.err
-    refused = dpsketch("query", "t.dps", "NOPE", '"a,b"')
-    assert refused.code == 2
-    assert 'NOPE, "a,b"' in refused.err
-
-
 def test_numbers_of_other_groups_have_intervals(dpsketch: Any) -> None:
     made = dpsketch(
         "table", "e.parquet", "--by", "g", "--count", *BUDGET, "--confidence", "0.8", "-o", "t.dps", "--json"
