@@ -37,7 +37,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # Read in this order in one folder; the quick suite runs them so, and the full one by themselves too.
 FRONT = ("README.md", "docs/index.md", "docs/tutorial.md", "docs/how-to/recipes.md")
 # Each takes several seconds.
-SLOW = {f"docs/how-to/{name}.md" for name in ("group-by", "serve", "plan", "spark", "continual", "operate")}
+SLOW = {
+    f"docs/how-to/{name}.md"
+    for name in ("bound-users", "collect-from-devices", "group-by", "serve", "plan", "spark", "continual", "operate")
+}
 
 
 def run_later(page: Path) -> list[pytest.MarkDecorator]:

@@ -71,6 +71,7 @@ def test_workers_that_share_a_store_count_every_report_once(tmp_path: Path, data
     assert codes == [0, 0]
 
 
+@pytest.mark.full
 def test_workers_together_let_through_what_one_would(tmp_path: Path, database: str) -> None:
     """An address that a proxy sends to both in turn has its quota once, not twice."""
     token = new_token(database, "admin")
@@ -268,6 +269,7 @@ def test_tokens_for_one_collection_that_expire_and_are_rotated(server: Server) -
     assert rotated["token"].encode() not in Path(store).read_bytes()
 
 
+@pytest.mark.full
 def test_a_collection_ends_and_is_deleted_in_its_time(server: Server) -> None:
     admin = server.client(server.environment["token"])
 

@@ -49,7 +49,7 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("client", ["classic", "connect"])
+@pytest.mark.parametrize("client", ["classic", pytest.param("connect", marks=pytest.mark.full)])
 def test_a_job_counts_and_releases_what_one_machine_does(client: str, tmp_path: Path) -> None:
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("Java is not installed, so that no Spark can be started")
