@@ -16,6 +16,7 @@ from tests.mutants import (
     statements,
     streams,
     tables,
+    views,
 )
 from tests.mutants.gate import Mutant
 
@@ -51,4 +52,5 @@ MUTANTS: list[Mutant] = [
     *answers.LOCAL,
     *answers.INTERVALS,
     *service.STRANGERS,
+    *views.VIEWS,
 ]

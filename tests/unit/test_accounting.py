@@ -119,6 +119,14 @@ def test_approximate_costs_that_use_up_delta() -> None:
     assert compose([ApproximateCost(0.0, 1.0)], delta=0.5) == math.inf
 
 
+@pytest.mark.parametrize("own", [1e-8, 5e-7, 9e-7])
+@pytest.mark.parametrize("mu", [0.1, 0.3, 2.0])
+def test_what_a_cost_uses_of_delta_is_not_there_for_noise(own: float, mu: float) -> None:
+    """A mechanism that shows everything with probability δ₀ leaves Gaussian noise beside it δ − δ₀ at most."""
+    together = compose([ApproximateCost(0.1, own), GaussianCost(mu)], delta=1e-6)
+    assert together >= accounting.gaussian_epsilon(mu, (1e-6 - own) / (1 - own))
+
+
 def test_nothing_costs_nothing_and_infinite_costs_have_no_bound() -> None:
     assert compose([], delta=0) == compose([], delta=1e-6) == 0
     assert compose([GaussianCost(0.0), PureCost(0.0), MomentCost(0.5, 10, 1.0)], delta=0) == 0

@@ -110,6 +110,23 @@ def test_a_move_between_parts_shows_more_than_the_largest_part() -> None:
     assert exact_epsilon("replace", releases) == pytest.approx(0.7 + 0.5)
 
 
+COSTS: list[Cost] = [
+    PureCost(0.5), ApproximateCost(0.4, 1e-8), GaussianCost(0.2), ZcdpCost(0.05), MomentCost(0.5, 50, 1.05),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cheap", COSTS, ids=lambda cost: type(cost).__name__)
+@pytest.mark.parametrize("dear", COSTS, ids=lambda cost: type(cost).__name__)
+def test_no_part_costs_more_than_is_spent(ledger: Ledger, dear: Cost, cheap: Cost) -> None:
+    """Two cheap charges of one part hide no charge of another part, of whatever kind they are."""
+    for name, parts in (("alone", {MONDAY: [dear]}), ("both", {MONDAY: [dear], TUESDAY: [cheap, cheap]})):
+        ledger.create(name, epsilon=50, delta=1e-5, unit=RECORD, parts="day")
+        for part, costs in parts.items():
+            for cost in costs:
+                ledger.charge(name, [cost], unit=RECORD, part=part)
+    assert ledger.spent("both").epsilon >= ledger.spent("alone").epsilon
+
+
 def test_every_day_may_spend_the_total_and_no_day_more(ledger: Ledger) -> None:
     ledger.charge("web", [PureCost(0.25)], unit=RECORD)  # before the parts were stated: of the whole
     ledger.create("web", epsilon=2, delta=0, unit=RECORD, parts="day")

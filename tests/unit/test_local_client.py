@@ -113,6 +113,19 @@ def test_the_budget_is_never_passed_and_refusal_says_no_key() -> None:
         client.report(["a"])
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_after_a_refused_change_the_set_before_it_is_refused_too(tmp_path: Path, restarts: bool) -> None:
+    """To answer it again would tell that the set changed and changed back."""
+    path = tmp_path / "client"
+    client = local.Client(PROTOCOL, 1.0, path)
+    client.report(["tea"])
+    for items in (["milk"], ["tea"]):
+        if restarts:
+            client = local.Client(PROTOCOL, 1.0, path)
+        with pytest.raises(BudgetExceeded):
+            client.report(items)
+
+
 def test_state_survives_a_restart_and_keeps_no_set(tmp_path: Path) -> None:
     path = tmp_path / "device"
     before = local.Client(PROTOCOL, 3.0, path)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dpsketch import local
+from dpsketch.server.aggregates import doubts_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "threat-model.md"
 HONEST = 400
@@ -54,3 +55,9 @@ def test_one_forged_report_weighs_what_the_page_says(protocol: Any, row: str) ->
     stated = float(row.split("|")[4].replace(",", "").split()[0])
     assert stated == pytest.approx(weight, abs=0.006 if weight < 100 else 0.5)
     assert row in PAGE.read_text(encoding="utf-8")
+
+
+def test_a_key_that_is_asked_twice_is_no_sign_of_forged_reports() -> None:
+    protocol = local.OptimalLocalHashing(epsilon=4.0)
+    collector = protocol.collector().add(protocol.report(["tea"] * 5000))
+    assert doubts_of(collector.estimate(["tea"] * 3), protocol) == doubts_of(collector.estimate(["tea"]), protocol)

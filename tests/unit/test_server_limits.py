@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from starlette.responses import Response
 from dpsketch.server.answers import Answers, reply
 from dpsketch.server.limits import Quota, Rate
 from dpsketch.server.refusals import Refused
+from dpsketch.server.storage import Storage, Token
 from dpsketch.server.telemetry import Metrics
 
 
@@ -181,3 +183,12 @@ def test_a_quota_that_is_used_up_is_not_forgotten_for_a_flood_of_addresses() -> 
     assert b"203.0" not in quota._names.tobytes() + quota._used.tobytes()
     now = 86_400.0
     quota.take("203.0.113.7", 5)
+
+
+def test_the_end_of_a_token_only_comes_nearer(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path / "store.db"))
+    storage.add_token(Token("a", "name", "read", None, 100.0), "digest")
+    storage.expire_token("a", 999.0)
+    assert storage.tokens()["digest"].expires == 100.0
+    storage.expire_token("a", 50.0)
+    assert storage.tokens()["digest"].expires == 50.0

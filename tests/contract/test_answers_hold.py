@@ -1,0 +1,123 @@
+"""What a release answers holds in every view of it: rows, others, roll-ups, changes, absent keys, limits and blanks.
+
+Draws repeat from run to run. Each test states how often fresh draws would fail it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dpsketch as dps
+from dpsketch.answers import compare
+from dpsketch.errors import InvalidInput
+from dpsketch.laws.corners import CornerTable
+
+GAUSSIAN: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+
+
+@pytest.mark.statistical
+def test_a_rolled_up_head_count_has_the_deviation_that_it_states() -> None:
+    """All rows of a short list share the noise of one number, which adds up with their number.
+
+    The deviation of 100 errors is above 1.3 of the stated one with probability 1e-5; without the shared noise's
+    square it is 1.6.
+    """
+    users, names = 300, [f"g{i}" for i in range(9)]
+    table = dps.Table(by="g", columns=[dps.users()], user="u", max_keys=len(names))
+    table.update(pa.table({"g": names * users, "u": np.repeat(np.arange(users), len(names))}))
+    errors = []
+    for _ in range(100):
+        release = table.release(**GAUSSIAN, groups=names)
+        (row,) = release.rollup().to_arrow().to_pylist()
+        errors.append((row["users"] - users * len(names)) / (row["users_high"] - row["users_low"]))
+    assert np.sqrt(np.mean(np.square(errors))) * 2 * 1.96 < 1.3
+
+
+@pytest.mark.statistical
+def test_numbers_of_all_other_groups_are_covered_under_laplace_noise() -> None:
+    """20 intervals of 95%: more than 8 miss with probability 1e-6."""
+    names = ["x"] * 500 + [f"s{i}" for i in range(1000)]
+    table = dps.Table(by="a", columns=[dps.sum("v", bounds=(0, 5))])
+    table.update(pa.table({"a": names, "v": [1.0] * 500 + [3.0] * 1000}))
+    missed = 0
+    for _ in range(20):
+        release = table.release(epsilon=1.0, delta=1e-9)
+        assert isinstance(release.law, CornerTable)
+        truth = 3500 - sum(500.0 if name == "x" else 3.0 for name in release.groups)
+        missed += not release.others["sum_v_low"] <= truth <= release.others["sum_v_high"]
+    assert missed <= 8
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_sums_and_blanks_are_the_same_for_numbers_of_the_other_sign(sign: int) -> None:
+    """A rolled-up interval reaches as far as unlisted groups may go, and a blank depends on a number's size."""
+    bounds = (0, 5) if sign > 0 else (-5, 0)
+    table = dps.Table(by=["a", "b"], columns=[dps.sum("v", bounds=bounds)])
+    names = ["big"] * 2000 + [f"s{i}" for i in range(2000)]
+    table.update(pa.table({"a": ["x"] * 4000, "b": names, "v": [1.0 * sign] * 2000 + [5.0 * sign] * 2000}))
+    release = table.release(**GAUSSIAN)
+    (row,) = release.rollup("a").to_arrow().to_pylist()
+    assert row["sum_v_low"] <= sign * 12_000 <= row["sum_v_high"]
+    (kept,) = release.to_arrow(max_relative_error=0.5).to_pylist()
+    assert not math.isnan(kept["sum_v"])
+    assert abs(kept["sum_v"] - sign * 2000) < 500
+
+
+@pytest.mark.parametrize("clause", ["LIMIT 2", "LIMIT 2 OFFSET 3", "LIMIT 9 OFFSET 4", "OFFSET 2", "LIMIT 0"])
+def test_limits_show_the_rows_that_a_list_has_there(clause: str) -> None:
+    records = pa.table({"a": [name for name in "abcdef" for _ in range(500)]})
+    words = clause.split()
+    first = int(words[words.index("OFFSET") + 1]) if "OFFSET" in words else 0
+    most = int(words[words.index("LIMIT") + 1]) if "LIMIT" in words else 6
+    found = dps.sql(f"SELECT a, COUNT(*) AS n FROM f GROUP BY a ORDER BY a {clause}", {"f": records}, **GAUSSIAN)
+    assert found.to_arrow().column("a").to_pylist() == list("abcdef")[first : first + most]
+
+
+def test_means_over_users_and_over_records_are_not_compared() -> None:
+    records = pa.table({"a": ["x"] * 4000, "u": [0] * 2000 + list(range(1, 2001)), "v": [10.0] * 2000 + [0.0] * 2000})
+    found = []
+    for over in ("users", "records"):
+        column = dps.mean("v", bounds=(0, 10), over=over)  # type: ignore[arg-type]
+        table = dps.Table(by="a", columns=[column], user="u", max_keys=1, max_records=2000)
+        table.update(records)
+        found.append(table.release(epsilon=5.0, delta=1e-6, groups=["x"]))
+    with pytest.raises(InvalidInput):
+        compare(found[0], found[1], ["x"], 0.95)
+
+
+def test_a_change_of_a_quantile_has_the_doubt_of_both_ends() -> None:
+    stream = dps.ContinualSketch(dps.RangeSketch(bits=10, unit=dps.per_record()), days=4, **GAUSSIAN)
+    stream.day(list(range(100)) * 20)
+    series = stream.day(list(range(200)) * 20)
+    del series
+    later, before = (stream.between(day, day).quantile(0.5, confidence=0.975) for day in (2, 1))
+    change = stream.change(0.5, (2, 2), (1, 1))
+    assert change.low[0] <= later.low - before.high
+    assert change.high[0] >= later.high - before.low
+
+
+def test_the_change_of_a_key_that_was_not_found_reaches_below_zero() -> None:
+    stream = dps.ContinualSketch(dps.Histogram(unit=dps.per_record(), key_type="text"), days=4, **GAUSSIAN)
+    stream.day(["a"] * 500 + ["q"] * 15)
+    stream.day(["a"] * 500)
+    assert "q" not in stream.total().keys
+    change = stream.change("q", (2, 2), (1, 1))
+    assert change.low[0] <= -15 <= change.high[0]
+
+
+def test_a_name_of_one_user_on_many_days_is_not_shown() -> None:
+    """The budget is so large that noise is next to nothing: what hides the name is that 20 days of a user count."""
+    unit = dps.per_user(max_keys=1)
+    stream = dps.ContinualSketch(
+        dps.Histogram(unit=unit, key_type="text"), days=25, epsilon=5000.0, delta=1e-6, user_days=20
+    )
+    for day in range(20):
+        stream.day(["secret", "known", *["known"] * 60], users=["ann", *(f"{day} {i}" for i in range(61))])
+    names = stream.total().keys
+    assert "known" in names
+    assert "secret" not in names
