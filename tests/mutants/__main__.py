@@ -98,7 +98,7 @@ def report(reached: Reach) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only mutants that begin so")
-    parser.add_argument("--top", action="store_true", help="only those that every run of the suite tries")
+    parser.add_argument("--top", action="store_true", help="only those that the full suite tries")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts there")
     parser.add_argument("--processes", type=int, default=2, metavar="N", help="number of mutants tried at a time")
     parser.add_argument("--reach", type=Path, metavar="FOLDER", help="run the quick suite, note what each test calls")

@@ -43,7 +43,7 @@ class Mutant:
     breaks : str
         What it breaks, in words.
     top : bool
-        Whether it is one of the few that every run of the suite tries.
+        Whether it is one of the few that the full suite tries.
     """
 
     name: str
