@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -366,12 +367,13 @@ def test_upload_and_delete(service: Service) -> None:
         assert (answer.status_code, code_of(answer)) == (422, "file_refused")
     assert client.post("/v1/releases?name=b", json={}).status_code == 415
     assert client.post("/v1/releases", content=content, headers=octets).status_code == 422
-    added = client.post("/v1/releases", params={"name": "mine"}, content=content, headers=octets)
+    name, other = f"mine {uuid.uuid4()}", f"mine too {uuid.uuid4()}"  # a second try finds no version of the first
+    added = client.post("/v1/releases", params={"name": name}, content=content, headers=octets)
     assert added.status_code == 201
     identifier = added.json()["id"]
-    again = client.post("/v1/releases", params={"name": "mine too"}, content=content, headers=octets)
-    assert again.json() == {**added.json(), "name": "mine too"}
-    assert service.client("read").get(f"/v1/releases/{identifier}").json()["name"] == "mine too"
+    again = client.post("/v1/releases", params={"name": other}, content=content, headers=octets)
+    assert again.json() == {**added.json(), "name": other}
+    assert service.client("read").get(f"/v1/releases/{identifier}").json()["name"] == other
     assert client.delete(f"/v1/releases/{identifier}").status_code == 204
     assert client.get(f"/v1/releases/{identifier}").status_code == 404
     assert code_of(client.delete(f"/v1/releases/{service.release['counts']}")) == "mounted"
