@@ -15,6 +15,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.gate import ROOT, Mutant, Verdict, judged, unchanged_pass
@@ -43,32 +44,42 @@ def told(total: int, names: list[str]) -> Callable[[Verdict], None]:
         print(f"[{done}/{total}] {name}: {verdict.outcome} ({verdict.seconds:.0f} s) {verdict.by}", flush=True)
         if verdict.outcome != "stale":
             now = fingerprint(verdict.mutant)
-            known = set(rows[name]["kills"]) if name in rows and rows[name]["of"] == now else set[str]()
-            killed = set(verdict.failed) if verdict.outcome == "killed" else set[str]()
-            rows[name] = {"of": now, "kills": sorted(known | killed)}
+            row = rows[name] if rows.get(name, {}).get("of") == now else {"of": now, "kills": []}
+            killed = verdict.failed if verdict.outcome == "killed" else ()
+            rows[name] = {**row, "kills": sorted({*row["kills"], *killed})}
             store(rows, names)
 
     return tell
 
 
+def _is_measured(row: dict[str, Any], mutant: Mutant) -> bool:
+    """Say whether a row of the matrix is of this mutant as it is, and of all tests within the budget."""
+    return "tried" in row and row["of"] == fingerprint(mutant)
+
+
 def measure(chosen: list[Mutant], reached: Reach, processes: int, names: list[str]) -> int:
     """Measure the rows of the matrix that are out of date, and keep each as soon as it is known."""
     rows = stored()
-    stale = [mutant for mutant in chosen if rows.get(mutant.name, {}).get("of") != fingerprint(mutant)]
-    done = 0
+    stale = [mutant for mutant in chosen if not _is_measured(rows.get(mutant.name, {}), mutant)]
+    done, tried = 0, dict[str, int]()
 
     def tests(mutant: Mutant) -> list[str]:
         found = mutant.found()
         assert found is not None
-        return reached.affordable(reached.of(found)) or mutant.named
+        known = rows.get(mutant.name, {}).get("kills", [])
+        wanted = reached.affordable(dict.fromkeys([*known, *reached.of(found)])) or mutant.named
+        tried[mutant.name] = len(wanted)
+        return wanted
 
     def tell(verdict: Verdict) -> None:
         nonlocal done
         done += 1
-        kills = sorted(verdict.failed) if verdict.outcome == "killed" else []
-        rows[verdict.mutant.name] = {"of": fingerprint(verdict.mutant), "kills": kills}
+        name, now = verdict.mutant.name, fingerprint(verdict.mutant)
+        known = rows[name]["kills"] if rows.get(name, {}).get("of") == now else []
+        kills = sorted({*known, *(verdict.failed if verdict.outcome == "killed" else ())})
+        rows[name] = {"of": now, "tried": tried[name], "kills": kills}
         store(rows, names)
-        where = f"[{done}/{len(stale)}] {verdict.mutant.name}: {verdict.outcome}"
+        where = f"[{done}/{len(stale)}] {name}: {verdict.outcome}"
         print(f"{where} by {len(kills)} tests ({verdict.seconds:.0f} s)", flush=True)
 
     judged(stale, processes=processes, tests=tests, all_of_them=True, tell=tell)

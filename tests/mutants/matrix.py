@@ -140,7 +140,10 @@ def fingerprint(mutant: Mutant) -> str:
 
 
 def stored() -> dict[str, Any]:
-    """Return the matrix: by a mutant's name its fingerprint and the tests that killed it."""
+    """Return the matrix: by a mutant's name its fingerprint, the tests that killed it, and how many were tried.
+
+    A row without ``tried`` has the tests only that stopped a run of all mutants.
+    """
     return dict(json.loads(DATA.read_text(encoding="utf-8"))) if DATA.exists() else {}
 
 
