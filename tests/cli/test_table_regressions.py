@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -82,3 +84,51 @@ def test_tables_are_compared(dpsketch: Any, by: str) -> None:
     refused = dpsketch("compare", "a.dps", "c.dps", group)
     assert refused.code == 2
     assert "no number in common" in refused.err
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--confidence", "95"],
+        ["--max-relative-error", "nan"],
+        ["--max-relative-error", "-1"],
+        ["--parquet", "nowhere/x.parquet"],
+        ["--sum", "amount=low:high"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_printed_is_checked_before_the_budget_is_charged(dpsketch: Any, wrong: list[str]) -> None:
+    url = "sqlite:///budget.db"
+    assert dpsketch("ledger", "create", "d", "--epsilon", "3", "--delta", "1e-5", "--ledger", url).code == 0
+    asked = [
+        "table",
+        "e.parquet",
+        "--by",
+        "g",
+        "--count",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--dataset",
+        "d",
+        "--ledger",
+        url,
+    ]
+    assert dpsketch(*asked, *wrong).code != 0
+    assert "Read" not in dpsketch(*asked, *wrong).err
+    assert dps.Ledger(url).spent("d").releases == 0
+
+
+def test_a_public_list_may_be_a_pipe(dpsketch: Any, tmp_path: Path) -> None:
+    pipe = tmp_path / "names"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_text("a\nb\n"))
+    writer.start()
+    made = dpsketch(
+        "table", "e.parquet", "--by", "g", "--count", "--groups", str(pipe),
+        "--epsilon", "1", "--delta", "0", "--no-ledger", "-o", "t.dps",
+    )  # fmt: skip
+    writer.join(10)
+    assert made.code == 0, made.err
+    assert dps.load("t.dps").groups == ["a", "b"]  # type: ignore[union-attr]

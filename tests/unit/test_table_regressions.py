@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import sys
 import types
 from dataclasses import replace
@@ -268,3 +269,38 @@ def test_a_plan_takes_values_from_the_range_of_a_total() -> None:
     assert "between 0 and 1:" in note
     stated = planned(dps.sum("amount", bounds=(0, 1000)), dps.mean("amount", bounds=(0, 90)))
     assert not any("amount are taken" in each for each in stated.notes)
+
+
+DATES = [datetime.date(2026, 3, 1), datetime.date(2026, 3, 2)]
+
+
+@pytest.mark.parametrize("first", [DATES[0], "2026-03-01", datetime.datetime(2026, 3, 1)], ids=["date", "text", "time"])
+def test_a_public_list_is_read_in_the_type_of_its_column(first: Any) -> None:
+    """Other spellings of a day were taken for groups without records."""
+    table = dps.Table(by=["day", "shop"], columns=[dps.count()])
+    table.update(pa.table({"day": [day for day in DATES for _ in range(500)], "shop": ["a"] * 1000}))
+    (row,) = table.release(epsilon=5.0, delta=0, groups=[(first, "a")]).to_arrow().to_pylist()
+    assert row["day"] == DATES[0]
+    assert abs(row["count"] - 500) < 50
+    for wrong in ("garbage", 5):
+        with pytest.raises(InvalidInput, match="dates"):
+            table.release(epsilon=5.0, delta=0, groups=[(wrong, "a")])
+    with pytest.raises(InvalidInput, match="empty"):
+        table.release(epsilon=5.0, delta=0, groups=[])
+
+
+def test_no_user_is_taken_to_be_in_more_groups_than_there_are() -> None:
+    """Of 200 tables with two groups one had chosen 431 groups a user, from noise in a range that nobody is in."""
+    table = dps.Table(by="g", columns=[dps.users()], user="u")
+    table.update(pa.table({"g": ["a", "b"] * 2000, "u": list(range(4000))}))
+    release = table.release(epsilon=1.0, delta=1e-6)
+    arrays = dict(release.drawn.parts["table"].arrays)
+    held = np.zeros_like(arrays["held"])
+    held[[0, 10]] = 10**6  # users of one row, and of some 40
+    assert release.law._best_keys({**arrays, "held": held}) <= 4
+
+
+def test_a_condition_goes_before_what_is_computed() -> None:
+    records = pa.table({"x": [1.0, 2.0, float("nan"), float("inf")] * 500})
+    query = "SELECT CAST(floor(x) AS INTEGER) AS b, COUNT(*) AS n FROM f WHERE isfinite(x) GROUP BY b"
+    assert dps.sql(query, {"f": records}, epsilon=5.0, delta=1e-6).to_arrow().column("b").to_pylist() == [1, 2]

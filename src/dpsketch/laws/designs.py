@@ -329,7 +329,7 @@ class Blocks(Design):
 
     def days_in(self, weights: Floats) -> Floats:
         """Return how often each day is in a weighted sum of what was published: as often as all its blocks are."""
-        low, high = 0, len(weights)  # the days by which so many blocks are complete
+        low, high = 0, len(weights)  # the least number of days that completes this number of blocks
         while low < high:
             middle = (low + high) // 2
             low, high = (low, middle) if self.published(middle) >= len(weights) else (middle + 1, high)

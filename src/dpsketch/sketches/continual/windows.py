@@ -204,7 +204,7 @@ def is_nothing(law: Published, weights: Array) -> bool:
 Marks = npt.NDArray[np.uint64]
 # How far a day may seem to be from a whole number of times, by the rounding of weights.
 _ROUNDING = 1e-6
-# Weights times tables that a day enters: more would take minutes, and no stream has so many.
+# Maximum of weights times tables per day: to check more takes minutes, and real streams have fewer.
 _MOST_WEIGHED = 2**31
 
 # The table that wants the most noise enters this many times; others enter more often as they want less, rounded.

@@ -282,7 +282,7 @@ def listed_groups(groups: Any, spec: TableSpec) -> tuple[list[Any], tuple[UserTy
 def _as_records(groups: Any, types: Sequence[UserType], spec: TableSpec) -> Any:
     """Return the groups of a list as records of these types are named; what is no list of groups stays as it is."""
     rows = groups.tolist() if isinstance(groups, np.ndarray) else groups
-    if not isinstance(rows, Sequence) or isinstance(rows, str):
+    if not isinstance(rows, Sequence) or isinstance(rows, str) or not rows:
         return groups
     if len(types) == 1:
         return listed_names(rows, types[0], spec.by[0])
