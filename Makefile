@@ -85,12 +85,11 @@ bench: $(VENV)/dev.stamp .venv-peers/stamp .venv-opendp/stamp .venv-pureldp/stam
 coverage: $(VENV)/dev.stamp
 	$(BIN)/python -m benchmarks.coverage
 
-# Breaks the library on purpose, in copies; writes its table into docs/explanation/mutants.md, fails on a survivor.
+# Breaks the library on purpose, in copies; fails on a survivor.
 mutants: $(VENV)/dev.stamp
-	$(BIN)/python -m tests.mutants --unchanged
-	$(BIN)/python -m tests.mutants --processes 2
+	$(BIN)/python -m tests.mutants
 
-# All long checks on one commit; restartable. Writes docs/explanation/verified.md.
+# All long checks on one commit; restartable. Writes docs/explanation/verified.json, which a page shows.
 verify: $(VENV)/dev.stamp
 	sh tests/install_components.sh
 	$(BIN)/python -m tests.verify

@@ -33,22 +33,36 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Name the long checks that were run on other code than today's."""
-    if page.file.src_uri != "explanation/verified.md":
-        return markdown
-    older = _older()
-    return f"{markdown}\n\nOlder than today's code: {', '.join(older)}.\n" if older else markdown
+    """Add the results of the long checks to their page."""
+    return f"{markdown}\n{verified()}" if page.file.src_uri == "explanation/verified.md" else markdown
 
 
-def _older() -> list[str]:
-    """Return the checks in verified.json that were run on another library than the current commit's."""
+def verified() -> str:
+    """Return the table of verified.json, and name the checks that were run on other code than the current commit's."""
     data = DOCS / "explanation" / "verified.json"
-    if not data.exists():
-        return []
-    asked = subprocess.run(["git", "rev-parse", "HEAD:src"], cwd=DOCS, capture_output=True, text=True, check=False)
-    now = asked.stdout.strip()
-    checks = json.loads(data.read_text(encoding="utf-8"))
-    return [name for name, row in checks.items() if now and row["code"]["src"] != now]
+    rows = json.loads(data.read_text(encoding="utf-8")) if data.exists() else {}
+    if not rows:
+        return "Not run yet.\n"
+    lines = ["| check | pieces | run | held | commit | date | minutes |", "|---|---|---|---|---|---|---|"]
+    for name, row in rows.items():
+        held = row["run"] - len(row["failed"])
+        cells = [name, row["pieces"], row["run"], held, f"`{row['commit']}`", row["date"], row["minutes"]]
+        lines.append(f"| {' | '.join(str(cell) for cell in cells)} |")
+    failed = [f"- {name}: {piece}" for name, row in rows.items() for piece in row["failed"]]
+    lines += ["", "Did not hold:", "", *failed] if failed else []
+    older = [
+        name for name, row in rows.items() if any(_digest(folder) not in ("", of) for folder, of in row["code"].items())
+    ]
+    lines += ["", f"Run on other code than today's: {', '.join(older)}."] if older else []
+    return "\n".join(lines) + "\n"
+
+
+def _digest(folder: str) -> str:
+    """Return git's digest of a folder at the current commit; empty outside of a clone."""
+    asked = subprocess.run(
+        ["git", "rev-parse", f"HEAD:{folder}"], cwd=DOCS, capture_output=True, text=True, check=False
+    )
+    return asked.stdout.strip() if asked.returncode == 0 else ""
 
 
 def on_page_content(html: str, **_: Any) -> str:

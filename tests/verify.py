@@ -1,8 +1,9 @@
 """``python -m tests.verify``: run all long checks on one commit, and write what held into the documentation.
 
 The parts are the full tests, the mutants, the coverage of intervals and the audits. Each part has pieces. The result of
-a piece is kept in ``.verify/COMMIT.jsonl`` as soon as it is known, so an interrupted run goes on where it stopped.
-``--part NAME`` runs one part. ``--page`` only writes the page.
+a piece is kept in the folder ``.verify`` as soon as it is known, under a digest of the code that the part stands on. So
+an interrupted run goes on where it stopped, and a commit that changes only the documentation invalidates nothing.
+``--part NAME`` runs one part.
 """
 
 from __future__ import annotations
@@ -15,29 +16,28 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 
+from tests.mutants.__main__ import known
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.gate import ROOT, judged
 
 STATE = ROOT / ".verify"
 DATA = ROOT / "docs" / "explanation" / "verified.json"
-PAGE = DATA.with_suffix(".md")
 # Seconds of a piece that was never run.
 GUESS = 20.0
 PROCESSES = 2
-BEGIN, END = "<!-- table: written by make verify -->\n", "<!-- end of table -->\n"
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What became of a piece: whether it held, what was seen, and how long it took."""
 
-    part: str
     piece: str
     held: bool
     seen: str
@@ -63,7 +63,8 @@ def _commands(command: Callable[[str], list[str]], pieces: Iterable[str], keep: 
 
 
 def _test_files() -> list[str]:
-    return sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py"))
+    tests = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py"))
+    return [*tests, "src/dpsketch"]
 
 
 def _tests(pieces: list[str], keep: Keep) -> None:
@@ -77,6 +78,7 @@ def _mutants(pieces: list[str], keep: Keep) -> None:
     wanted = set(pieces)
     judged(
         [mutant for mutant in MUTANTS if mutant.name in wanted],
+        known,
         processes=PROCESSES,
         tell=lambda verdict: keep(
             verdict.mutant.name, verdict.outcome == "killed", f"{verdict.outcome} {verdict.by}"[:200], verdict.seconds
@@ -122,18 +124,32 @@ def _audits(pieces: list[str], keep: Keep) -> None:
 
 @dataclass(frozen=True)
 class Part:
-    """One of the long checks: its name, its pieces, and how to run some of them."""
+    """One of the long checks: its name, the folders it stands on, its pieces, and how to run some of them."""
 
     name: str
+    folders: tuple[str, ...]
     pieces: Callable[[], list[str]]
     run: Callable[[list[str], Keep], None]
 
+    def code(self) -> dict[str, str]:
+        """Return git's digests of the folders at the current commit."""
+        return {folder: _git("rev-parse", f"HEAD:{folder}") for folder in self.folders}
+
+    def state(self) -> Path:
+        """Return the file of the outcomes on this code."""
+        digest = sha256(json.dumps(self.code()).encode()).hexdigest()[:12]
+        return STATE / f"{self.name.replace(' ', '-')}-{digest}.jsonl"
+
+    def known(self) -> dict[str, Outcome]:
+        """Return the outcomes on this code, by piece."""
+        return outcomes(self.state())
+
 
 PARTS = (
-    Part("full tests", _test_files, _tests),
-    Part("mutants", lambda: [mutant.name for mutant in MUTANTS], _mutants),
-    Part("coverage of intervals", _cases, _coverage),
-    Part("audits", _mechanisms, _audits),
+    Part("audits", ("src",), _mechanisms, _audits),
+    Part("coverage of intervals", ("src", "benchmarks/coverage"), _cases, _coverage),
+    Part("mutants", ("src", "tests"), lambda: [mutant.name for mutant in MUTANTS], _mutants),
+    Part("full tests", ("src", "tests"), _test_files, _tests),
 )
 
 
@@ -141,90 +157,73 @@ def _git(*words: str) -> str:
     return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def code() -> dict[str, str]:
-    """Return git's digests of the library and of its tests at the current commit."""
-    return {folder: _git("rev-parse", f"HEAD:{folder}") for folder in ("src", "tests")}
-
-
-def kept(path: Path) -> dict[tuple[str, str], Outcome]:
-    """Return the outcomes in a file, by part and piece."""
+def outcomes(path: Path) -> dict[str, Outcome]:
+    """Return the outcomes in a file, by piece."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     found = (Outcome(**json.loads(line)) for line in lines)
-    return {(each.part, each.piece): each for each in found}
+    return {each.piece: each for each in found}
 
 
-def _expected() -> dict[tuple[str, str], float]:
-    """Return the seconds of every piece that any commit ran."""
-    paths = sorted(STATE.glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
-    return {key: each.seconds for path in paths for key, each in kept(path).items()}
+def _expected(part: Part) -> dict[str, float]:
+    """Return the seconds of every piece that was run on any code."""
+    paths = sorted(STATE.glob(f"{part.name.replace(' ', '-')}-*.jsonl"), key=lambda path: path.stat().st_mtime)
+    return {piece: each.seconds for path in paths for piece, each in outcomes(path).items()}
 
 
-def run(parts: Iterable[Part], path: Path) -> None:
-    """Run the pieces that have no outcome yet; say after each how far the run is and how long the rest will take."""
+def run(parts: Sequence[Part]) -> None:
+    """Run the pieces that have no outcome yet; print after each how far the run is and how long the rest will take."""
     STATE.mkdir(exist_ok=True)
-    known, expected, turn = kept(path), _expected(), threading.Lock()
-    missing = {part.name: [p for p in part.pieces() if (part.name, p) not in known] for part in parts}
-    left = {(name, piece): expected.get((name, piece), GUESS) for name, found in missing.items() for piece in found}
-    total = len(left)
+    missing, left = {}, {}
+    for part in parts:
+        expected, known = _expected(part), part.known()
+        missing[part.name] = [piece for piece in part.pieces() if piece not in known]
+        left.update({(part.name, piece): expected.get(piece, GUESS) for piece in missing[part.name]})
+    total, turn = len(left), threading.Lock()
     for part in parts:
 
-        def keep(piece: str, held: bool, seen: str, seconds: float, name: str = part.name) -> None:
-            outcome = Outcome(name, piece, held, seen, round(seconds, 1))
+        def keep(piece: str, held: bool, seen: str, seconds: float, part: Part = part) -> None:
             with turn:
-                with path.open("a", encoding="utf-8") as lines:
-                    lines.write(json.dumps(asdict(outcome)) + "\n")
-                left.pop((name, piece), None)
+                with part.state().open("a", encoding="utf-8") as lines:
+                    lines.write(json.dumps(asdict(Outcome(piece, held, seen, round(seconds, 1)))) + "\n")
+                left.pop((part.name, piece), None)
                 minutes = sum(left.values()) / PROCESSES / 60
                 state = "held" if held else f"FAILED: {seen}"
                 where = f"[{total - len(left)}/{total}, {minutes:.0f} min left]"
-                print(f"{where} {name}: {piece}: {state}", flush=True)
+                print(f"{where} {part.name}: {piece}: {state}", flush=True)
 
         part.run(missing[part.name], keep)
 
 
-def write(path: Path) -> bool:
-    """Write what is known of this commit into the data and the page; return whether all of it held."""
-    known = kept(path)
-    stored = json.loads(DATA.read_text(encoding="utf-8")) if DATA.exists() else {}
+def write() -> bool:
+    """Write what is known of this code into the data of the page; return whether all parts ran whole and held."""
+    rows = json.loads(DATA.read_text(encoding="utf-8")) if DATA.exists() else {}
     for part in PARTS:
-        pieces = part.pieces()
-        found = [known[part.name, piece] for piece in pieces if (part.name, piece) in known]
+        pieces, known = part.pieces(), part.known()
+        found = [known[piece] for piece in pieces if piece in known]
         if found:
-            stored[part.name] = {
-                "commit": path.stem,
+            rows[part.name] = {
+                "commit": _git("rev-parse", "--short=8", "HEAD"),
                 "date": datetime.now(UTC).date().isoformat(),
-                "code": code(),
+                "code": part.code(),
                 "pieces": len(pieces),
                 "run": len(found),
                 "failed": sorted(each.piece for each in found if not each.held),
                 "minutes": round(sum(each.seconds for each in found) / PROCESSES / 60),
             }
-    DATA.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
-    lines = ["| part | pieces | run | held | commit | date | minutes |", "|---|---|---|---|---|---|---|"]
-    for name, row in stored.items():
-        held = row["run"] - len(row["failed"])
-        cells = [name, row["pieces"], row["run"], held, f"`{row['commit'][:8]}`", row["date"], row["minutes"]]
-        lines.append(f"| {' | '.join(str(cell) for cell in cells)} |")
-    failed = [f"- {name}: {piece}" for name, row in stored.items() for piece in row["failed"]]
-    lines += ["", "Did not hold:", "", *failed] if failed else []
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n\n{END}{after}", encoding="utf-8")
-    return not failed and all(row["run"] == row["pieces"] for row in stored.values())
+    DATA.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    return len(rows) == len(PARTS) and all(row["run"] == row["pieces"] and not row["failed"] for row in rows.values())
 
 
 def main() -> int:
     """Run the parts, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m tests.verify", description=__doc__)
     parser.add_argument("--part", action="append", choices=[part.name for part in PARTS], help="part to run")
-    parser.add_argument("--page", action="store_true", help="write the page from what is known")
     given = parser.parse_args()
-    if _git("status", "--porcelain", "--untracked-files=no", "src", "tests"):
-        parser.error("src and tests must be committed first: the page names the commit.")
-    path = STATE / f"{_git('rev-parse', 'HEAD')}.jsonl"
-    if not given.page:
-        run([part for part in PARTS if not given.part or part.name in given.part], path)
-    return int(not write(path))
+    parts = [part for part in PARTS if not given.part or part.name in given.part]
+    if _git("status", "--porcelain", "--untracked-files=no", *{folder for part in parts for folder in part.folders}):
+        parser.error("commit the code first: the page names a commit.")
+    run(parts)
+    return int(not write())
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 How likely each bit and each survivor is, is counted over many releases on two neighbouring inputs; what a unit can
 change is read off these numbers, and must stay within the ε that the release states. The twins of these tests, which
-show their power, are mutants (``tests/mutants/releases.py``).
+show their power, are mutants (``tests/mutants/releases.txt``).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 As in ``test_promise``: what was published, less the exact tables, is the noise. It has the stated law and spread, no
 draw goes with another one, and under the stated laws one unit moves no more than the promise allows. The twins of these
-tests, which show their power, are mutants (``tests/mutants/releases.py``).
+tests, which show their power, are mutants (``tests/mutants/releases.txt``).
 """
 
 from __future__ import annotations

@@ -1,28 +1,79 @@
-"""``python -m tests.mutants``: try all mutants, say who killed what, fail on a survivor.
+"""``python -m tests.mutants``: try all mutants on the tests that are known to kill them; fail on a survivor.
 
-``--reach FOLDER`` runs the quick suite and notes which functions each test calls. ``--matrix FOLDER`` measures from it
-which tests kill which mutant, for all mutants whose row in ``kills.json`` is out of date. ``--report FOLDER`` says what
-each file of tests costs and kills.
+A new mutant needs ``--tests``, or a measurement: ``--reach FOLDER`` runs the quick suite and notes which functions each
+test calls; ``--matrix FOLDER`` measures from it which tests kill which mutant, and keeps that in ``kills.json``;
+``--report FOLDER`` shows what each file of tests costs and kills.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.mutants.catalogue import MUTANTS
-from tests.mutants.gate import ROOT, Mutant, Verdict, judged, unchanged_pass
-from tests.mutants.matrix import Reach, fingerprint, needed, store, stored
-from tests.mutants.page import write_table
+from tests.mutants.catalogue import MUTANTS, Mutant
+from tests.mutants.gate import ROOT, Verdict, judged, unchanged
+from tests.mutants.matrix import Reach, fingerprint, killers, needed, store, stored
 
-PAGE = ROOT / "docs" / "explanation" / "mutants.md"
+# Tests that are tried on a mutant, of those that killed it before.
+FEW = 8
+
+
+class Progress:
+    """Prints each verdict and keeps its row of the matrix."""
+
+    def __init__(self, total: int, tried: dict[str, int] | None = None) -> None:
+        self._rows, self._total, self._done, self._tried = stored(), total, 0, tried
+
+    def __call__(self, verdict: Verdict) -> None:
+        self._done += 1
+        name = verdict.mutant.name
+        row: dict[str, Any] = {} if verdict.outcome == "stale" else {"of": fingerprint(verdict.mutant)}
+        known = self._rows.get(name, {})
+        if known.get("of") == row.get("of"):
+            row = {**known, **row}
+        failed = verdict.failed if verdict.outcome == "killed" else ()
+        # The one that was fastest to fail comes first, so that it is tried first again.
+        row["kills"] = list(dict.fromkeys([*killers(row), *failed]))
+        if self._tried is not None:
+            row["tried"] = self._tried[name]
+        self._rows[name] = row
+        store(self._rows, [mutant.name for mutant in MUTANTS])
+        seen = verdict.failed[0] if verdict.failed else ""
+        print(f"[{self._done}/{self._total}] {name}: {verdict.outcome} ({verdict.seconds:.0f} s) {seen}", flush=True)
+
+
+def known(mutant: Mutant) -> list[str]:
+    """Return tests that killed a mutant before."""
+    return killers(stored().get(mutant.name, {}))[:FEW]
+
+
+def attempt(chosen: Sequence[Mutant], tests: Sequence[str], processes: int) -> int:
+    """Try mutants on given tests, or on those that killed them before; name the survivors."""
+    named = list(dict.fromkeys(tests or [test for mutant in chosen for test in known(mutant)[:1]]))
+    code, failed = unchanged(named)
+    if code:
+        print(f"these tests fail without any mutant: {failed}")
+        return 1
+    unknown = [mutant.name for mutant in chosen if not tests and not known(mutant)]
+    found = judged(
+        [mutant for mutant in chosen if mutant.name not in unknown],
+        lambda mutant: tests or known(mutant),
+        processes=processes,
+        tell=Progress(len(chosen) - len(unknown)),
+    )
+    left = [verdict for verdict in found if verdict.outcome != "killed"]
+    for name in unknown:
+        print(f"no test is known to kill {name}: give --tests, or measure it with --matrix")
+    for verdict in left:
+        print(f"{verdict.outcome}: {verdict.mutant.name} ({verdict.mutant.where}): {verdict.mutant.breaks}")
+    print(f"{len(found) - len(left)} of {len(chosen)} mutants were killed")
+    return int(bool(left or unknown))
 
 
 def reach(folder: Path) -> int:
@@ -33,63 +84,32 @@ def reach(folder: Path) -> int:
     return subprocess.run([*command, "-m", "not full"], cwd=ROOT, env=environment, check=False).returncode
 
 
-def told(total: int, names: list[str]) -> Callable[[Verdict], None]:
-    """Return what prints each verdict, and keeps the test that killed a mutant."""
-    rows, done = stored(), 0
-
-    def tell(verdict: Verdict) -> None:
-        nonlocal done
-        done += 1
-        name = verdict.mutant.name
-        print(f"[{done}/{total}] {name}: {verdict.outcome} ({verdict.seconds:.0f} s) {verdict.by}", flush=True)
-        if verdict.outcome != "stale":
-            now = fingerprint(verdict.mutant)
-            row = rows[name] if rows.get(name, {}).get("of") == now else {"of": now, "kills": []}
-            killed = verdict.failed if verdict.outcome == "killed" else ()
-            rows[name] = {**row, "kills": sorted({*row["kills"], *killed})}
-            store(rows, names)
-
-    return tell
-
-
-def _is_measured(row: dict[str, Any], mutant: Mutant) -> bool:
-    """Say whether a row of the matrix is of this mutant as it is, and of all tests within the budget."""
-    return "tried" in row and row["of"] == fingerprint(mutant)
-
-
-def measure(chosen: list[Mutant], reached: Reach, processes: int, names: list[str]) -> int:
-    """Measure the rows of the matrix that are out of date, and keep each as soon as it is known."""
+def measure(chosen: Sequence[Mutant], reached: Reach, processes: int) -> int:
+    """Measure the rows of the matrix that are out of date."""
     rows = stored()
     stale = [mutant for mutant in chosen if not _is_measured(rows.get(mutant.name, {}), mutant)]
-    done, tried = 0, dict[str, int]()
+    tried = dict[str, int]()
 
     def tests(mutant: Mutant) -> list[str]:
         found = mutant.found()
-        assert found is not None
-        known = rows.get(mutant.name, {}).get("kills", [])
-        wanted = reached.affordable(dict.fromkeys([*known, *reached.of(found)])) or mutant.named
+        assert found is not None, mutant.name
+        wanted = reached.affordable(dict.fromkeys([*killers(rows.get(mutant.name, {})), *reached.of(found)]))
         tried[mutant.name] = len(wanted)
         return wanted
 
-    def tell(verdict: Verdict) -> None:
-        nonlocal done
-        done += 1
-        name, now = verdict.mutant.name, fingerprint(verdict.mutant)
-        known = rows[name]["kills"] if rows.get(name, {}).get("of") == now else []
-        kills = sorted({*known, *(verdict.failed if verdict.outcome == "killed" else ())})
-        rows[name] = {"of": now, "tried": tried[name], "kills": kills}
-        store(rows, names)
-        where = f"[{done}/{len(stale)}] {name}: {verdict.outcome}"
-        print(f"{where} by {len(kills)} tests ({verdict.seconds:.0f} s)", flush=True)
-
-    judged(stale, processes=processes, tests=tests, all_of_them=True, tell=tell)
-    left = [mutant.name for mutant in chosen if not rows[mutant.name]["kills"]]
+    found = judged(stale, tests, processes=processes, all_of_them=True, tell=Progress(len(stale), tried))
+    left = [verdict.mutant.name for verdict in found if verdict.outcome != "killed"]
     print(f"killed by no test within the budget: {', '.join(left) or 'none'}")
     return int(bool(left))
 
 
+def _is_measured(row: dict[str, Any], mutant: Mutant) -> bool:
+    """Say whether a row of the matrix is of this mutant as it is, on all tests within the budget."""
+    return "tried" in row and row["of"] == fingerprint(mutant) and bool(killers(row))
+
+
 def report(reached: Reach) -> None:
-    """Print what each file of tests costs and kills; "needed" are the kills of a cheapest choice of tests."""
+    """Print what each file of tests costs and kills; "needed" are the tests of a cheapest choice that kills all."""
     rows, chosen = stored(), set(needed(stored(), reached.seconds))
     files: dict[str, dict[str, float]] = defaultdict(
         lambda: dict.fromkeys(("seconds", "tests", "kills", "needed"), 0.0)
@@ -107,42 +127,26 @@ def report(reached: Reach) -> None:
 
 
 def main() -> int:
+    """Parse the command and run it."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only mutants that begin so")
-    parser.add_argument("--top", action="store_true", help="only those that the full suite tries")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts there")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="mutants whose names begin so")
+    parser.add_argument("--tests", nargs="+", default=[], metavar="TEST", help="tests to try instead of the known ones")
     parser.add_argument("--processes", type=int, default=2, metavar="N", help="number of mutants tried at a time")
     parser.add_argument("--reach", type=Path, metavar="FOLDER", help="run the quick suite, note what each test calls")
     parser.add_argument("--matrix", type=Path, metavar="FOLDER", help="measure which tests kill which mutant")
-    parser.add_argument("--report", type=Path, metavar="FOLDER", help="what each file of tests costs and kills")
-    parser.add_argument("--unchanged", action="store_true", help="only run the named tests on the sources as they are")
+    parser.add_argument("--report", type=Path, metavar="FOLDER", help="cost and kills of each file of tests")
     given = parser.parse_args()
-    names = [mutant.name for mutant in MUTANTS]
+    chosen = [mutant for mutant in MUTANTS if not given.only or mutant.name.startswith(tuple(given.only))]
+    if not chosen:
+        parser.error("no mutant has such a name")
     if given.reach:
         return reach(given.reach)
     if given.report:
         report(Reach.load(given.report))
         return 0
-    chosen = [mutant for mutant in MUTANTS if not given.only or mutant.name.startswith(tuple(given.only))]
-    chosen = [mutant for mutant in chosen if mutant.top or not given.top]
-    if not chosen:
-        parser.error("no mutant has such a name")
     if given.matrix:
-        return measure(chosen, Reach.load(given.matrix), given.processes, names)
-    if given.unchanged:
-        code, by = unchanged_pass(chosen)
-        print(f"the tests fail without any mutant: {by}" if code else "all tests pass without a mutant")
-        return int(code != 0)
-    verdicts = judged(chosen, processes=given.processes, tell=told(len(chosen), names))
-    if given.json:
-        given.json.write_text(json.dumps([verdict.to_json() for verdict in verdicts], indent=1) + "\n")
-    left = [verdict for verdict in verdicts if verdict.outcome != "killed"]
-    if not left:
-        write_table(PAGE, verdicts, names)
-    for verdict in left:
-        print(f"{verdict.outcome}: {verdict.mutant.name} ({verdict.mutant.where}): {verdict.mutant.breaks}")
-    print(f"{len(verdicts) - len(left)} of {len(verdicts)} mutants were killed")
-    return int(bool(left))
+        return measure(chosen, Reach.load(given.matrix), given.processes)
+    return attempt(chosen, given.tests, given.processes)
 
 
 if __name__ == "__main__":

@@ -9,59 +9,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Literal
+from typing import Literal
 
-from tests.mutants.place import Match, matched
+from tests.mutants.catalogue import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "src"
 # A mutant may hang, as one without a lock may; that counts as noticed.
-PATIENCE = 600.0
+PATIENCE = 120.0
 
 Outcome = Literal["killed", "survived", "stale", "broken"]
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One way to break the library.
-
-    Attributes
-    ----------
-    name : str
-        What it is called.
-    where : str
-        The function, class or constant that it changes, by its qualified name (see :mod:`tests.mutants.place`).
-    old, new : str
-        The code that is replaced, which must stand there once, and what replaces it.
-    tests : str
-        What must fail: files or tests, with ``-k`` if need be, as on pytest's command line.
-    breaks : str
-        What it breaks, in words.
-    top : bool
-        Whether it is one of the few that the full suite tries.
-    """
-
-    name: str
-    where: str
-    old: str
-    new: str
-    tests: str
-    breaks: str
-    top: bool = False
-
-    @property
-    def named(self) -> list[str]:
-        """The tests that it names, as arguments of pytest."""
-        return [part.replace("␣", " ") for part in self.tests.split()]
-
-    def found(self) -> Match | None:
-        """Return where the old code stands; None if it does not stand in exactly one place."""
-        return matched(self.where, self.old) if self.old != self.new else None
 
 
 @dataclass(frozen=True)
@@ -74,17 +36,6 @@ class Verdict:
     seconds: float
     failed: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """The verdict as JSON-ready values."""
-        return {
-            "name": self.mutant.name,
-            "where": self.mutant.where,
-            "breaks": self.mutant.breaks,
-            "outcome": self.outcome,
-            "by": self.by,
-            "seconds": round(self.seconds, 1),
-        }
-
 
 class Copy:
     """A copy of the sources, in which one mutant at a time is tried."""
@@ -94,8 +45,8 @@ class Copy:
         self._runner: subprocess.Popen[str] | None = None
         shutil.copytree(SOURCES, self._sources)  # with times of change: byte code stays valid
 
-    def judge(self, mutant: Mutant, tests: Sequence[str] = (), *, all_of_them: bool = False) -> Verdict:
-        """Try a mutant on the tests that it names, or on others; stop at the first that fails unless told not to."""
+    def judge(self, mutant: Mutant, tests: Sequence[str], *, all_of_them: bool = False) -> Verdict:
+        """Run tests on a mutant, up to the first that fails or all of them."""
         found = mutant.found()
         if found is None:
             return Verdict(mutant, "stale", "", 0.0)
@@ -103,7 +54,7 @@ class Copy:
         began = time.monotonic()
         path.write_text(found.replaced(mutant.new))
         try:
-            code, failed = self.run(tests or mutant.named, first=not all_of_them)
+            code, failed = self.run(tests, first=not all_of_them)
         finally:
             shutil.copy2(found.path, path)
         outcome: Outcome = "killed" if code == 1 else "survived" if code == 0 else "broken"
@@ -175,9 +126,9 @@ class Copy:
 
 def judged(
     mutants: Sequence[Mutant],
+    tests: Callable[[Mutant], Sequence[str]],
     *,
     processes: int = 1,
-    tests: Callable[[Mutant], Sequence[str]] = lambda _: (),
     all_of_them: bool = False,
     tell: Callable[[Verdict], None] = lambda _: None,
 ) -> list[Verdict]:
@@ -206,15 +157,11 @@ def judged(
         return verdicts
 
 
-def unchanged_pass(mutants: Iterable[Mutant]) -> tuple[int, list[str]]:
-    """Run all tests that the mutants name on the sources as they are: what fails there would kill anything."""
+def unchanged(tests: Sequence[str]) -> tuple[int, list[str]]:
+    """Run tests on a copy of the sources as they are: a test that fails there would kill any mutant."""
     with tempfile.TemporaryDirectory(prefix="dpsketch-mutants-") as folder:
         copy = Copy(Path(folder))
         try:
-            for tests in {mutant.tests: mutant.named for mutant in mutants}.values():
-                code, failed = copy.run(tests)
-                if code:
-                    return code, failed
+            return copy.run(tests)
         finally:
             copy.close()
-    return 0, []

@@ -1,7 +1,7 @@
 """The kill matrix: which quick tests notice which mutant, kept as data in ``kills.json``.
 
-A row stands as long as the mutant, the code of its function, and one of the tests that killed it stand. All other rows
-are measured again: the tests that a mutant names come first, then those that reach its function, the fastest first.
+A row is measured on the tests that reach the function of its mutant, the fastest first, within a budget of seconds. It
+is measured again only if the mutant or that function has changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tests.mutants.gate import Mutant
+from tests.mutants.catalogue import Mutant
+from tests.mutants.gate import ROOT
 from tests.mutants.place import PACKAGE, Match
 
 DATA = Path(__file__).with_name("kills.json")
@@ -140,11 +141,23 @@ def fingerprint(mutant: Mutant) -> str:
 
 
 def stored() -> dict[str, Any]:
-    """Return the matrix: by a mutant's name its fingerprint, the tests that killed it, and how many were tried.
+    """Return the matrix: by a mutant's name its fingerprint, the tests that killed it, and the number that were tried.
 
-    A row without ``tried`` has the tests only that stopped a run of all mutants.
+    A row without ``tried`` has only the tests that stopped a run of all mutants.
     """
     return dict(json.loads(DATA.read_text(encoding="utf-8"))) if DATA.exists() else {}
+
+
+def killers(row: dict[str, Any]) -> list[str]:
+    """Return the tests of a row that still exist."""
+    return [test for test in row.get("kills", []) if _exists(test.partition("[")[0])]
+
+
+@cache
+def _exists(test: str) -> bool:
+    path, _, name = test.partition("::")
+    text = (ROOT / path).read_text(encoding="utf-8") if (ROOT / path).is_file() else ""
+    return f"def {name.rpartition('::')[2]}(" in text
 
 
 def store(rows: dict[str, Any], names: Iterable[str]) -> None:

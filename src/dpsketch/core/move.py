@@ -220,10 +220,16 @@ class Table:
 
 
 def sqrt_up(n: int) -> float:
-    """Return the smallest float that is not below √n."""
+    """Return the smallest float that is not below √n.
+
+    Examples
+    --------
+    >>> sqrt_up(0), sqrt_up(4), sqrt_up(2)
+    (0.0, 2.0, 1.4142135623730951)
+    """
     root = math.sqrt(n)
     while Fraction(root) ** 2 < n:
         root = math.nextafter(root, math.inf)
-    while Fraction(below := math.nextafter(root, 0.0)) ** 2 >= n:
+    while root > 0 and Fraction(below := math.nextafter(root, 0.0)) ** 2 >= n:
         root = below
     return root
