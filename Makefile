@@ -25,11 +25,11 @@ demo: $(VENV)/demo.stamp
 
 test: $(VENV)/dev.stamp
 	sh tests/install_components.sh
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not full"
+	$(BIN)/python -m pytest -p no:randomly -n $(WORKERS) --dist worksteal -m "not full"
 
 test-full: $(VENV)/dev.stamp
 	sh tests/install_components.sh
-	DPSKETCH_FRESH_NOISE=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	DPSKETCH_FRESH_NOISE=1 $(BIN)/python -m pytest -p no:randomly -n $(WORKERS) --dist worksteal
 
 check: $(VENV)/dev.stamp docs
 	$(BIN)/ruff check .

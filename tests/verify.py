@@ -1,8 +1,9 @@
 """``python -m tests.verify``: run all long checks on one commit, and write what held into the documentation.
 
-The parts are the full tests, the mutants, the coverage of intervals and the audits. Each part has pieces. The result of
-a piece is kept in the folder ``.verify`` as soon as it is known, under a digest of the code that the part stands on. So
-an interrupted run goes on where it stopped, and a commit that changes only the documentation invalidates nothing.
+The parts are the audits, the coverage of intervals, the mutants, the full tests, and the quick tests in random order
+and on a busy machine. Each part has pieces. The result of a piece is kept in the folder ``.verify`` as soon as it is
+known, under a digest of the code that the part stands on. So an interrupted run continues where it stopped, and a commit
+that changes only the documentation invalidates nothing.
 ``--part NAME`` runs one part.
 """
 
@@ -69,9 +70,26 @@ def _test_files() -> list[str]:
 
 def _tests(pieces: list[str], keep: Keep) -> None:
     def command(piece: str) -> list[str]:
-        return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", piece]
+        return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", piece]
 
     _commands(command, pieces, keep, DPSKETCH_FRESH_NOISE="1")
+
+
+CIRCUMSTANCES = ("random order", "beside eight busy processes")
+
+
+def _circumstances(pieces: list[str], keep: Keep) -> None:
+    """Run the quick suite in random order, then once more while others compute."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "3", "--dist", "worksteal", "-m", "not full"]
+    for piece in pieces:
+        busy = 8 if piece == CIRCUMSTANCES[1] else 0
+        others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(busy)]
+        try:
+            keep(piece, *_called(command))
+        finally:
+            for other in others:
+                other.kill()
+                other.wait()
 
 
 def _mutants(pieces: list[str], keep: Keep) -> None:
@@ -150,6 +168,7 @@ PARTS = (
     Part("coverage of intervals", ("src", "benchmarks/coverage"), _cases, _coverage),
     Part("mutants", ("src", "tests"), lambda: [mutant.name for mutant in MUTANTS], _mutants),
     Part("full tests", ("src", "tests"), _test_files, _tests),
+    Part("quick tests", ("src", "tests"), lambda: list(CIRCUMSTANCES), _circumstances),
 )
 
 
