@@ -2,8 +2,8 @@
 
 The parts are the audits, the coverage of intervals, the mutants, the full tests, and the quick tests in random order
 and on a busy machine. Each part has pieces. The result of a piece is kept in the folder ``.verify`` as soon as it is
-known, under a digest of the code that the part stands on. So an interrupted run continues where it stopped, and a commit
-that changes only the documentation invalidates nothing.
+known, under a digest of the code that the part stands on. So an interrupted run continues where it stopped, and a
+commit that changes only the documentation invalidates nothing.
 ``--part NAME`` runs one part.
 """
 
