@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -49,43 +49,38 @@ Keep = Callable[[str, bool, str, float], None]
 
 
 def _called(command: list[str], **more: str) -> tuple[bool, str, float]:
-    """Run a command; return whether it succeeded, its last line, and its seconds."""
+    """Run a command; return whether it succeeded, the tests that failed or its last line, and its seconds."""
     began = time.monotonic()
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **more}, capture_output=True, text=True, check=False)
     lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    # pytest's 5: a file whose tests are all left out by its markers.
-    return done.returncode in (0, 5), lines[-1] if lines else "", time.monotonic() - began
+    failed = [line.split()[1] for line in lines if line.startswith(("FAILED ", "ERROR "))]
+    return done.returncode == 0, " ".join(failed) or (lines[-1] if lines else ""), time.monotonic() - began
 
 
-def _commands(command: Callable[[str], list[str]], pieces: Iterable[str], keep: Keep, **more: str) -> None:
-    """Run a command for each piece, several at a time."""
-    with ThreadPoolExecutor(PROCESSES) as pool:
-        list(pool.map(lambda piece: keep(piece, *_called(command(piece), **more)), pieces))
+_PYTEST = [sys.executable, "-m", "pytest", "-q", "-n", "3", "--dist", "worksteal"]
 
 
-def _test_files() -> list[str]:
-    tests = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py"))
+def _folders() -> list[str]:
+    tests = sorted({path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")})
     return [*tests, "src/dpsketch"]
 
 
 def _tests(pieces: list[str], keep: Keep) -> None:
-    def command(piece: str) -> list[str]:
-        return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", piece]
+    """Run all tests of some folders, with noise and examples that are new in every run."""
+    for piece in pieces:
+        keep(piece, *_called([*_PYTEST, "-p", "no:randomly", piece], DPSKETCH_FRESH_NOISE="1"))
 
-    _commands(command, pieces, keep, DPSKETCH_FRESH_NOISE="1")
 
-
-CIRCUMSTANCES = ("random order", "beside eight busy processes")
+CIRCUMSTANCES = ("random order", "beside five busy processes")
 
 
 def _circumstances(pieces: list[str], keep: Keep) -> None:
-    """Run the quick suite in random order, then once more while others compute."""
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "3", "--dist", "worksteal", "-m", "not full"]
+    """Run the quick tests in random order, then once more while others compute: with the workers a load of eight."""
     for piece in pieces:
-        busy = 8 if piece == CIRCUMSTANCES[1] else 0
+        busy = 5 if piece == CIRCUMSTANCES[1] else 0
         others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(busy)]
         try:
-            keep(piece, *_called(command))
+            keep(piece, *_called([*_PYTEST, "-m", "not full"]))
         finally:
             for other in others:
                 other.kill()
@@ -137,7 +132,10 @@ def _mechanisms() -> list[str]:
 
 
 def _audits(pieces: list[str], keep: Keep) -> None:
-    _commands(lambda piece: [sys.executable, "-m", "dpsketch", "audit", piece, "--quiet"], pieces, keep)
+    """Attack each mechanism."""
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        attack = [sys.executable, "-m", "dpsketch", "audit", "--quiet"]
+        list(pool.map(lambda piece: keep(piece, *_called([*attack, piece])), pieces))
 
 
 @dataclass(frozen=True)
@@ -167,7 +165,7 @@ PARTS = (
     Part("audits", ("src",), _mechanisms, _audits),
     Part("coverage of intervals", ("src", "benchmarks/coverage"), _cases, _coverage),
     Part("mutants", ("src", "tests"), lambda: [mutant.name for mutant in MUTANTS], _mutants),
-    Part("full tests", ("src", "tests"), _test_files, _tests),
+    Part("full tests", ("src", "tests"), _folders, _tests),
     Part("quick tests", ("src", "tests"), lambda: list(CIRCUMSTANCES), _circumstances),
 )
 
