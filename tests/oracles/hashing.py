@@ -49,6 +49,16 @@ def xxh64(data: bytes, seed: int) -> int:
     return h ^ h >> 32
 
 
+def stir(z: int) -> int:
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    return (z ^ z >> 27) * 0x94D049BB133111EB & MASK
+
+
+def mix(z: int) -> int:
+    z = stir(z)
+    return z ^ z >> 31
+
+
 def fingerprint(key: int | str | bytes) -> int:
     match key:
         case int():
@@ -64,18 +74,13 @@ def row_keys(seed: int, rows: int, purpose: str = "countsketch") -> list[int]:
     keys = []
     for _ in range(rows):
         state = (state + 0x9E3779B97F4A7C15) & MASK
-        z = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & MASK
-        z = (z ^ z >> 27) * 0x94D049BB133111EB & MASK
-        keys.append(z ^ z >> 31)
+        keys.append(mix(state))
     return keys
 
 
 def cell(fingerprint: int, row_key: int, width: int) -> tuple[int, int]:
     """Return the bucket and the sign of a fingerprint in a row."""
-    z = fingerprint ^ row_key
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & MASK
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & MASK
-    bits = f"{z:064b}"
+    bits = f"{stir(fingerprint ^ row_key):064b}"
     return int(bits[1:33], 2) * width // 2**32, -1 if bits[0] == "1" else 1
 
 
