@@ -110,6 +110,11 @@ def headers(original: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield changed(
             "a smaller stated cost", lambda h: h["guarantee"].update(costs=[{"kind": "pure", "epsilon": 0.001}])
         )
+        unit = original["guarantee"]["unit"]
+        for name, value in {"neighbours": "replace", "max_keys": 7, "level": "user", "max_weight": 0.5}.items():
+            if unit[name] != value:
+                words = f"another {name} of its unit"
+                yield changed(words, lambda h, n=name, v=value: h["guarantee"]["unit"].update({n: v}))
         yield changed("no guarantee", lambda h: h.pop("guarantee"))
     if "receipts" in original:
         yield changed("no receipt", lambda h: h.update(receipts=[]))

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 import dpsketch as dps
 from dpsketch import files
+from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.sketches.countsketch import ContinualCountSketch
 
 RECORD = dps.per_record(max_weight=4)
@@ -41,6 +42,11 @@ class Row:
             self.add(sketch, each)
         return sketch
 
+    def seeded(self, *which: int) -> Any:
+        """Fill a sketch whose secret, or noise of a state, is the same each time."""
+        with seeded_noise_for_tests_only(7):
+            return self.filled(*which)
+
     def add(self, sketch: Any, which: int) -> None:
         self.give(sketch, *self.batches[which])
 
@@ -68,11 +74,21 @@ def _column(values: Any) -> Any:
     return pa.chunked_array(values) if hasattr(values, "__arrow_c_stream__") else pa.array(values)
 
 
+def written(sketch: Any) -> bytes:
+    """Return a sketch as its file, with the secret that it may have."""
+    moments = isinstance(sketch, dps.MomentSketch | dps.MomentProfile)
+    data: bytes = sketch.to_sensitive_bytes(**({"include_secret": True} if moments else {}))
+    return data
+
+
+def copied(sketch: Any) -> Any:
+    """Return what a reader of its file has."""
+    return dps.load_sensitive(written(sketch))
+
+
 def everything(sketch: Any) -> tuple[Any, ...]:
     """All that a sensitive sketch holds, but for the ids that tell partials apart: equal content, equal answers."""
-    moments = isinstance(sketch, dps.MomentSketch | dps.MomentProfile)
-    data = sketch.to_sensitive_bytes(include_secret=True) if moments else sketch.to_sensitive_bytes()
-    return everything_in(data)
+    return everything_in(written(sketch))
 
 
 def everything_in(data: bytes) -> tuple[Any, ...]:

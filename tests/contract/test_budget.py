@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch.errors import InvalidInput
+from dpsketch.errors import BudgetExceeded, InvalidInput
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
-from sensitive import MERGING, ROWS, Row, everything
+from sensitive import BUDGET, MERGING, ROWS, Row, everything
 
-RELEASED = MERGING
 REFUSED = [
     ({"epsilon": 0, "delta": 1e-6}, "epsilon must be positive and finite"),
     ({"epsilon": -1.0, "delta": 0}, "epsilon must be positive and finite"),
@@ -28,8 +28,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("row", RELEASED, ids=lambda row: row.name)
-def test_what_is_no_budget_is_refused(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("row", MERGING, ids=lambda row: row.name)
+def test_what_no_budget_pays_for_is_refused(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what a ledger has no budget for; nothing is drawn before."""
     sketch = row.filled(0)
     before = everything(sketch)
     for law in (RoundedGaussian, DiscreteLaplace):
@@ -37,10 +38,14 @@ def test_what_is_no_budget_is_refused(row: Row, monkeypatch: pytest.MonkeyPatch)
     for budget, words in REFUSED:
         with pytest.raises(InvalidInput, match=words):
             sketch.release(**budget)
+    ledger = dps.Ledger(tmp_path / "budget.db")
+    ledger.create("web", epsilon=0.5, delta=1e-6, unit=sketch.spec.unit)
+    with pytest.raises(BudgetExceeded):
+        sketch.release(**BUDGET, ledger=ledger, dataset="web")
     assert everything(sketch) == before
 
 
-@pytest.mark.parametrize("row", RELEASED, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", MERGING, ids=lambda row: row.name)
 def test_a_large_delta_comes_with_a_warning(row: Row) -> None:
     """Wherever the promise has it: a kind that turns the budget into a pure ε has no δ to warn about."""
     for delta, large in ((0.1, True), (1e-6, False)):
@@ -62,4 +67,4 @@ def test_it_is_refused_at_the_start_where_it_is_charged_there(kind: Any) -> None
 
 def test_every_kind_is_tried() -> None:
     begun = {"continual", "continual histogram", "pan-private"}
-    assert {row.name for row in ROWS} - {row.name for row in RELEASED} == begun
+    assert {row.name for row in ROWS} - {row.name for row in MERGING} == begun

@@ -11,7 +11,6 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import CounterOverflow, DpsketchError, InvalidInput
-from dpsketch.noise import seeded_noise_for_tests_only
 from sensitive import ROWS, Records, Row, everything
 
 SECRET = 987_654_321
@@ -133,8 +132,7 @@ def test_records_go_by_their_name(row: Row) -> None:
     records, columns = row.batches[0]
     contents = []
     for named in (False, True):
-        with seeded_noise_for_tests_only(7):  # a secret, or the noise of a state, that is the same in both
-            sketch = row.start()
+        sketch = row.seeded()
         name = "keys" if takes(row, "keys", None) else "points"
         sketch.update(*([] if named else [records]), **({name: records} if named else {}), **columns)
         contents.append(everything(sketch))
