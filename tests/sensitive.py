@@ -167,6 +167,11 @@ def _tables() -> list[Row]:
     ]
 
 
+def _table_of(unit: dps.Unit) -> dps.Table:
+    user: dict[str, Any] = {"user": "user", "max_keys": unit.max_keys} if unit.level == "user" else {}
+    return dps.Table(by="group", columns=[dps.users() if user else dps.count()], **user)
+
+
 def _rows() -> list[Row]:
     rows = []
     plane = dps.kernels.Euclidean(dim=2, bandwidth=2.0)
@@ -239,4 +244,16 @@ def _rows() -> list[Row]:
 
 
 ROWS = _rows()
+PLANE = dps.kernels.Euclidean(dim=2, bandwidth=2.0)
+# An empty sketch of every kind that can be published day after day, by its unit, and what is counted on a day.
+DAILY: dict[str, tuple[Callable[[dps.Unit], Any], Any]] = {
+    "histogram": (lambda unit: dps.Histogram(unit=unit, key_type="int"), [1, 2]),
+    "counts": (lambda unit: dps.CountSketch(rows=3, width=16, unit=unit, key_type="int"), [1, 2]),
+    "heavy": (lambda unit: dps.HeavyHitters(rows=3, width=16, key_bits=12, unit=unit), [1, 2]),
+    "density": (lambda unit: dps.DensitySketch(kernel=PLANE, rows=4, width=8, unit=unit), [[0.5, 0.5], [1.0, 2.0]]),
+    "ranges": (lambda unit: dps.RangeSketch(bits=6, unit=unit), [1, 2]),
+    "table": (_table_of, pa.table({"group": [1, 2], "user": ["ann", "bob"]})),
+}
+# Public lists, of kinds that need one.
+LISTS: dict[str, Any] = {"table": {"keys": [1, 2]}}
 MERGING = [row for row in ROWS if row.merges]

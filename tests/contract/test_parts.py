@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import dpsketch as dps
 from dpsketch.errors import ReleaseRefused, SketchBroken, SpecMismatch
 from dpsketch.ledger import Ledger
 from dpsketch.sketches.kinds import KINDS
-from sensitive import MERGING, RECORD, USER, Row
+from sensitive import DAILY, LISTS, MERGING, RECORD, USER, Row, copied
 
 DAY, NEXT = "2026-11-15", "2026-11-16"
-RELEASED = MERGING
 
 
 @pytest.fixture
@@ -28,11 +25,11 @@ def ledger(tmp_path: Path) -> Ledger:
     return ledger
 
 
-@pytest.mark.parametrize("row", RELEASED, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", MERGING, ids=lambda row: row.name)
 def test_a_release_is_charged_to_its_part(row: Row, ledger: Ledger) -> None:
     dataset = "users" if row.name.endswith("user") else "records"
     sketch = row.filled(0)
-    copy = None if row.name.startswith("moment") else type(sketch).from_sensitive_bytes(sketch.to_sensitive_bytes())
+    copy = None if row.name.startswith("moment") else copied(sketch)
     spend = {"epsilon": 1.0, "delta": 0 if copy is None else 1e-6, "ledger": ledger, "dataset": dataset}
     charge = sketch.release(**spend, part=DAY).charge
     [entry] = ledger.history(dataset)
@@ -54,19 +51,7 @@ def test_so_is_what_is_charged_when_it_begins(ledger: Ledger) -> None:
     assert [entry.part for entry in ledger.history("records")] == [DAY] * 5
 
 
-PLANE = dps.kernels.Euclidean(dim=2, bandwidth=2.0)
 ONE = dps.per_record()
-# An empty sketch of every kind that can be published day after day, and records of one day.
-DAILY: dict[str, tuple[Callable[[], Any], Any]] = {
-    "histogram": (lambda: dps.Histogram(unit=ONE, key_type="int"), [1, 2]),
-    "counts": (lambda: dps.CountSketch(rows=3, width=8, unit=ONE, key_type="int"), [1, 2]),
-    "heavy": (lambda: dps.HeavyHitters(rows=3, width=16, key_bits=12, unit=ONE), [1, 2]),
-    "density": (lambda: dps.DensitySketch(kernel=PLANE, rows=4, width=8, unit=ONE), [[0.5, 0.5], [1.0, 2.0]]),
-    "ranges": (lambda: dps.RangeSketch(bits=6, unit=ONE), [1, 2]),
-    "table": (lambda: dps.Table(by="group", columns=[dps.count()]), pa.table({"group": [1, 2]})),
-}
-# Public lists, of kinds that need one.
-LISTS: dict[str, Any] = {"table": {"keys": [1, 2]}}
 SHAPE: dict[str, Any] = {"rows": 3, "width": 8, "unit": ONE, "key_type": "int"}
 
 
@@ -84,7 +69,7 @@ class Absorbing:
         if self.name.endswith(" stream"):
             return dps.ContinualCountSketch(**SHAPE, days=4, **spend)
         design: dict[str, Any] = {"design": "pan-private"} if self.name.endswith(" seizable") else {}
-        return dps.ContinualSketch(DAILY[self.kind][0](), days=4, **design, **LISTS.get(self.kind, {}), **spend)
+        return dps.ContinualSketch(DAILY[self.kind][0](ONE), days=4, **design, **LISTS.get(self.kind, {}), **spend)
 
     def partial(self, stream: Any) -> Any:
         partial = stream.empty_day()
@@ -100,10 +85,6 @@ ABSORBING = [
     *(Absorbing(name) for name in ("counts stream", "ranges seizable", "pan-private", "pan-private fresh")),
 ]
 SHARED = "parts must share no record"
-
-
-def copied(sketch: Any) -> Any:
-    return type(sketch).from_sensitive_bytes(sketch.to_sensitive_bytes())
 
 
 @pytest.fixture

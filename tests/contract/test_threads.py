@@ -7,7 +7,6 @@ from threading import Event
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 
 import dpsketch as dps
@@ -77,19 +76,6 @@ def test_a_secret_is_released_by_one_thread() -> None:
         sketch.update([1, 2, 3])
         found = outcomes(lambda sketch=sketch: sketch.release(epsilon=1.0, delta=1e-6))
         assert sum(isinstance(each, dps.PrivateMoment) for each in found) == 1
-
-
-@pytest.mark.parametrize("frame", [False, True])
-def test_objects_are_known_by_their_value_not_by_their_place_in_memory(frame: bool) -> None:
-    people = pl.Series("user", ["".join(["an", "n"]) for _ in range(50)], dtype=pl.Object)
-    sketch = dps.CountSketch(rows=1, width=2, unit=dps.per_user(max_keys=1))
-    if frame:
-        sketch.update(pl.DataFrame({"key": ["x"] * 50, "user": people}), key="key", user="user")
-    else:
-        sketch.update(["x"] * 50, users=people)
-    assert np.abs(sketch.release(rho=1e9).table).sum() == 1
-    with pytest.raises(DpsketchError, match="counted before"):
-        sketch.update(["y"], users=["ann"])
 
 
 def test_a_fresh_partial_ends_with_its_merge() -> None:
