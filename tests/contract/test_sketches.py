@@ -18,7 +18,7 @@ import dpsketch as dps
 from dpsketch import files
 from dpsketch.errors import InvalidInput, SensitiveData, SpecMismatch
 from dpsketch.noise import seeded_noise_for_tests_only
-from sensitive import MERGING, ROWS, Row, copied, everything
+from sensitive import MERGING, ROWS, Row, copied, everything, written
 
 # Kinds whose spec decides all; a stream and a pan-private state hold noise, and votes depend on the order of records.
 PLAIN = [row for row in MERGING if row.name != "pan-private"]
@@ -47,7 +47,7 @@ def test_a_sensitive_sketch_does_not_leak_by_accident(row: Row, tmp_path: Path) 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_sketch_goes_on_from_its_file(row: Row) -> None:
     sketch = row.seeded(0)
-    again = copied(sketch)
+    again = dps.load_sensitive(written(sketch))
     assert type(again) is type(sketch)
     for which in (None, 1):
         if which is not None:
