@@ -21,6 +21,13 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 Records = tuple[Any, dict[str, Any]]
 
 
+def unit_of(level: str, neighbours: Any = "add_remove", *, keys: int = 2, weight: float = 1.0) -> dps.Unit:
+    """Return the unit of a level; records have one key."""
+    if level == "user":
+        return dps.per_user(max_keys=keys, max_weight=weight, neighbours=neighbours)
+    return dps.per_record(max_weight=weight, neighbours=neighbours)
+
+
 @dataclass(frozen=True)
 class Row:
     """A kind at one unit.

@@ -21,8 +21,8 @@ from dpsketch.core.move import Move, Table
 from dpsketch.core.permit import Handle, Permit
 from dpsketch.errors import FileRefused, ReleaseRefused
 from dpsketch.laws.calibration import additive
-from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
-from dpsketch.privacy import Budget, Cost, GaussianCost, Neighbours, PureCost, Unit
+from dpsketch.noise import RoundedGaussian, seeded_noise_for_tests_only
+from dpsketch.privacy import Budget, GaussianCost, PureCost, Unit
 from oracles.moves import admits
 
 BUDGETS = [Budget(1.0, 1e-6), Budget(1.0, 0), Budget(rho=0.1)]
@@ -82,35 +82,6 @@ class Wrong(Additive):
         return {"table": handle.add(table, "noise")}
 
 
-@stored
-@dataclass(frozen=True, slots=True)
-class Chosen(Law):
-    """Noise that is chosen by an earlier part: a family of two, of which the wider one is for two cells."""
-
-    table: Table
-    neighbours: Neighbours
-    member: int
-
-    name = "chosen"
-    words = "noise of a family"
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        return (self.table,)
-
-    def slots(self) -> Mapping[str, Any]:
-        return {"noise": {1: DiscreteLaplace(1.0, 3), 2: DiscreteLaplace(1.0, 6)}}
-
-    def costs(self) -> tuple[Cost, ...]:
-        return (PureCost(1.0),)
-
-    def draw(self, state: Mapping[str, Any], handle: Handle) -> Arrays:
-        return {"table": handle.add(state[self.table.name], "noise", member=self.member)}
-
-    def fits(self, arrays: Arrays) -> bool:
-        return True
-
-
 @pytest.mark.parametrize(
     ("way", "words"),
     [
@@ -163,16 +134,6 @@ def test_a_law_that_was_not_paid_for_is_not_drawn() -> None:
     assert isinstance(first, Additive)
     with pytest.raises(ReleaseRefused, match="not paid for"):
         permit.draw(replace(first, noise=RoundedGaussian(0.1)), STATE)
-
-
-def test_a_bound_outside_the_family_is_not_drawn() -> None:
-    table = KIND.tables()[1]
-    for member in (1, 2):
-        law = Chosen(table, "add_remove", member)
-        paid(law, asked=Budget(1.0, 0)).draw_all(STATE)
-    law = Chosen(table, "add_remove", 3)
-    with pytest.raises(ReleaseRefused, match="no such member"):
-        paid(law, asked=Budget(1.0, 0)).draw_all(STATE)
 
 
 def test_a_forgotten_part_promises_nothing() -> None:

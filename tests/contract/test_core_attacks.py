@@ -186,14 +186,14 @@ OTHER_TABLES: list[tuple[Law, Any, Any, str]] = [
 @pytest.mark.parametrize(("law", "spec", "state", "words"), OTHER_TABLES)
 def test_noise_is_drawn_for_the_table_that_was_paid_for(law: Law, spec: Any, state: Any, words: str) -> None:
     with pytest.raises(ReleaseRefused, match=words):
-        paid(law, spec).draw(law, state)
+        paid(law, spec, getattr(law, "asked", ASKED)).draw(law, state)
 
 
 def test_a_law_that_draws_nothing_has_no_permit() -> None:
     """A permit for a sum of shares would promise something of any table that it is given."""
     law = MergedShares(*COUNTS.tables(), "add_remove", Share(1, 1.0), ASKED, 1)
     with pytest.raises(ReleaseRefused, match="draws nothing"):
-        paid(law, COUNTS)
+        paid(law, COUNTS, law.asked)
 
 
 def test_a_state_carries_noise_only_in_a_design_that_proves_it() -> None:

@@ -29,6 +29,7 @@ from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.distinct.bitmap import BITS, ONES
 from dpsketch.sketches.heavy import sketch as heavy
 from oracles.moves import admits
+from sensitive import unit_of
 from texts import colliding_texts
 
 Level = Literal["record", "user"]
@@ -154,12 +155,6 @@ KINDS = [
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 
 
-def unit_of(level: Level, keys: int, weight: float, neighbours: str = "add_remove") -> Unit:
-    if level == "record":
-        return dps.per_record(max_weight=weight, neighbours=neighbours)
-    return dps.per_user(max_keys=keys, max_weight=weight, neighbours=neighbours)
-
-
 def norms(moved: np.ndarray) -> dict[str, int]:
     amounts = [abs(int(each)) for each in moved.ravel() if each]
     squared = sum(each**2 for each in amounts)
@@ -193,7 +188,7 @@ def neighbouring(draw: st.DrawFn, kind: Kind) -> tuple[dict[str, Any], Unit, flo
     record = st.tuples(st.sampled_from(some), weights)
     one = st.lists(record, min_size=1, max_size=1 if level == "record" else 3 * keys)
     shared, apart = draw(st.lists(one, max_size=5)), draw(st.lists(one, min_size=2, max_size=2))
-    return shape, unit_of(level, keys, weight), grid, shared, apart
+    return shape, unit_of(level, keys=keys, weight=weight), grid, shared, apart
 
 
 @each_kind
@@ -229,7 +224,7 @@ def test_no_unit_moves_a_table_further_than_stated(kind: Kind) -> None:
 @functools.cache
 def singles(kind: Kind, place: int) -> dict[Any, dict[str, np.ndarray]]:
     """What each key moves alone, in a shape of the kind."""
-    shape, unit = kind.shapes[place], unit_of("user", 1, 1)
+    shape, unit = kind.shapes[place], unit_of("user", keys=1)
     found = {key: kind.counted(kind.sketch(shape, unit), [(key, 1)], [0]) for key in in_domain(kind, shape)}
     return {key: tables for key, tables in found.items() if all(table.any() for table in tables.values())}
 
@@ -259,12 +254,12 @@ def worst(kind: Kind, level: Level) -> list[tuple[dict[str, Any], Unit, Records,
     """Shapes, units, their records, and what these move: as many keys as are allowed, of the largest weight."""
     found = []
     for place, shape in enumerate(kind.shapes):
-        tables = {table.name: table.size for table in kind.sketch(shape, unit_of("record", 1, 1)).spec.tables()}
+        tables = {table.name: table.size for table in kind.sketch(shape, unit_of("record")).spec.tables()}
         for names in [{name} for name in tables] + [{name for name, size in tables.items() if size != 1}]:
             for keys in (apart(kind, place, names), alike(kind, place, names)) if names else ():
                 many = [[key] for key in keys[:6]] if level == "record" else [keys[:2], keys[:3], keys[:4]]
                 for chosen in many:
-                    unit = unit_of(level, len(chosen), 3 if kind.weighs else 1)
+                    unit = unit_of(level, keys=len(chosen), weight=3 if kind.weighs else 1)
                     records = [(key, unit.max_weight) for key in chosen]
                     users = [0] * len(records) if level == "user" else None
                     found.append((shape, unit, records, kind.counted(kind.sketch(shape, unit), records, users)))
@@ -289,7 +284,7 @@ def all_bounds() -> Iterator[Any]:
         for level in LEVELS:
             found: dict[str, Table] = {}
             for shape in kind.shapes:
-                found |= {table.name: table for table in kind.sketch(shape, unit_of(level, 2, 1)).spec.tables()}
+                found |= {table.name: table for table in kind.sketch(shape, unit_of(level)).spec.tables()}
             for name, table in found.items():
                 for bound in (*BOUNDS, *(["signed"] if table.move.signed else [])):
                     yield pytest.param(kind, level, name, bound, id=f"{kind.name}-{level}-{name}-{bound}")

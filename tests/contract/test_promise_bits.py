@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,18 +19,15 @@ import pytest
 from scipy.stats import chi2
 
 import dpsketch as dps
-from dpsketch.errors import ReleaseRefused
 from dpsketch.laws import recursion
 from drawn import Laplace, dependence, problems
 from oracles import quantiles as oracle
+from sensitive import unit_of
 
 RELATIONS = ["add_remove", "replace"]
-LEVELS = ["record", "user"]
 RUNS = 1000
-
-
-def _unit(level: str, relation: Any, keys: int = 2) -> dps.Unit:
-    return dps.per_user(keys, neighbours=relation) if level == "user" else dps.per_record(neighbours=relation)
+pytestmark = pytest.mark.statistical
+of_every_unit = pytest.mark.parametrize(("level", "relation"), list(product(["record", "user"], RELATIONS)))
 
 
 def _bits(words: np.ndarray) -> np.ndarray:
@@ -45,15 +43,13 @@ def _near(rate: np.ndarray | float, truth: float, runs: int) -> bool:
     return bool(np.all(np.abs(np.asarray(rate) - truth) < 7 * math.sqrt(max(truth * (1 - truth), 0.01) / runs)))
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("relation", RELATIONS)
+@of_every_unit
 def test_the_bits_of_a_distinct_count(level: str, relation: Any) -> None:
     """False-positive rate below 1e-7. Bits that are set are fair coins; the others cost what is stated.
 
     A unit sets C bits (and, replaced, clears C): C·ln(½/q), and C·ln((1 − q)/½) more, come to ε.
     """
-    unit, epsilon = _unit(level, relation), 1.5
+    unit, epsilon = unit_of(level, relation), 1.5
     sketch = dps.DistinctSketch(buckets=16, unit=unit)
     sketch.update([1, 2, 3], **({"users": ["a", "a", "b"]} if level == "user" else {}))
     seen = _runs(lambda: sketch.release_mergeable(epsilon=epsilon), lambda release: _bits(release.bitmap))
@@ -70,16 +66,14 @@ def test_the_bits_of_a_distinct_count(level: str, relation: Any) -> None:
     assert dependence({"bits": centred[:, :: len(rates) // 48]}) == []
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("relation", RELATIONS)
+@of_every_unit
 def test_the_bits_of_a_sparse_histogram(level: str, relation: Any) -> None:
     """False-positive rate below 1e-7. Every bit is flipped with one probability, and one key moves what it may.
 
     By the table's bits a key of one unit is t/α columns long: g(t) = ⌊t/α⌋·ln(1 + α) + ln(1 + t − α·⌊t/α⌋), with
     α = 2 and a flip probability of ¼, times the keys of a unit, is ε.
     """
-    unit, epsilon = _unit(level, relation), 2.0
+    unit, epsilon = unit_of(level, relation), 2.0
     entries = unit.max_keys * (2 if relation == "replace" else 1)
 
     def histogram(keys: list[int]) -> dps.SparseHistogram:
@@ -105,7 +99,6 @@ def test_the_bits_of_a_sparse_histogram(level: str, relation: Any) -> None:
     assert entries * loss < epsilon * 1.12
 
 
-@pytest.mark.statistical
 def test_no_bits_of_a_large_table_are_flipped_alike() -> None:
     """False-positive rate below 1e-15: of 421,878 words of a table without keys, no two neighbours come again.
 
@@ -119,7 +112,6 @@ def test_no_bits_of_a_large_table_are_flipped_alike() -> None:
     assert len(np.unique(pairs, axis=0)) == len(pairs)
 
 
-@pytest.mark.statistical
 def test_every_key_of_a_sparse_histogram_is_rounded_by_its_own_coin() -> None:
     """False-positive rate below 1e-9: 3,000 keys set about as many bits in each of 30 releases.
 
@@ -132,9 +124,7 @@ def test_every_key_of_a_sparse_histogram_is_rounded_by_its_own_coin() -> None:
     assert 50 < np.std(ones) < 300
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("relation", RELATIONS)
+@of_every_unit
 @pytest.mark.parametrize("delta", [0.05, 0.0])
 def test_the_survivors_of_a_sparse_histogram(level: str, relation: Any, delta: float) -> None:
     """False-positive rate below 1e-7. A unit that is alone shows with probability δ; values have their stated noise.
@@ -142,7 +132,7 @@ def test_the_survivors_of_a_sparse_histogram(level: str, relation: Any, delta: f
     Values far above the cutoff always survive: less their true values, they are the noise. Where δ = 0 absent keys
     survive as well, about one of the domain, and as often as their noise says.
     """
-    unit, epsilon = _unit(level, relation), 4.0 if level == "user" else 2.0
+    unit, epsilon = unit_of(level, relation), 4.0 if level == "user" else 2.0
     histogram = dps.SparseHistogram(unit=unit, domain=64, expected_keys=4, threshold_share=0.5)
     large = {3: 200, 5: 300}
     keys = [key for key, count in large.items() for _ in range(count)]
@@ -173,9 +163,7 @@ def test_the_survivors_of_a_sparse_histogram(level: str, relation: Any, delta: f
         assert 0.1 < 64 * expected < 2
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("relation", RELATIONS)
+@of_every_unit
 def test_a_moment_has_its_floor_and_a_secret_of_its_own(level: str, relation: Any) -> None:
     """False-positive rate below 1e-7. An empty stream shows the floor; a unit moves it by no more than ε allows.
 
@@ -184,11 +172,7 @@ def test_a_moment_has_its_floor_and_a_secret_of_its_own(level: str, relation: An
     differ as two of different keys do, as each has a secret of its own.
     """
     size, epsilon, p, weight = 10, 8.0, 1.0, 3.0
-    unit = (
-        dps.per_user(2, max_weight=weight, neighbours=relation)
-        if level == "user"
-        else dps.per_record(max_weight=weight, neighbours=relation)
-    )
+    unit = unit_of(level, relation, weight=weight)
     given = {"users": ["ann"] * 2} if level == "user" else {}
     changed = unit.max_keys * weight**p
 
@@ -214,7 +198,6 @@ def test_a_moment_has_its_floor_and_a_secret_of_its_own(level: str, relation: An
     assert abs(float(np.mean(places[:, 0] * places[:, 1]))) < 0.2
 
 
-@pytest.mark.statistical
 def test_the_moments_of_a_profile_are_drawn_apart() -> None:
     """False-positive rate below 1e-7: two exponents share their budget, not their secret."""
     found = []
@@ -226,7 +209,6 @@ def test_the_moments_of_a_profile_are_drawn_apart() -> None:
     assert dependence({"moments": ranks}) == []
 
 
-@pytest.mark.statistical
 def test_a_user_alone_on_many_keys_shows_no_more_than_delta_allows() -> None:
     """False-positive rate below 1e-9: 16 keys that nobody else has survive, any of them, with probability δ."""
     delta = 0.1
@@ -234,15 +216,6 @@ def test_a_user_alone_on_many_keys_shows_no_more_than_delta_allows() -> None:
     histogram.update(list(range(16)), users=["alone"] * 16)
     shown = [len(histogram.release(epsilon=96.0, delta=delta).kept.positions) > 0 for _ in range(RUNS)]
     assert np.mean(shown) < delta + 6 * math.sqrt(delta / RUNS)
-
-
-def test_a_copy_of_a_released_moment_is_not_released() -> None:
-    sketch = dps.MomentSketch(p=0.5, size=10, unit=dps.per_record(), key_type="int")
-    sketch.update([1, 2])
-    copy = dps.MomentSketch.from_sensitive_bytes(sketch.to_sensitive_bytes(include_secret=True))
-    sketch.release(epsilon=1.0, delta=0.0)
-    with pytest.raises(ReleaseRefused, match="another copy"):
-        copy.release(epsilon=1.0, delta=0.0)
 
 
 # How far ranks of all the data, and of a part of it, may move apart, written out anew (docs/explanation of quantiles).
@@ -275,21 +248,18 @@ def unlikely(seen: Counter[Any], law: dict[Any, float]) -> bool:
     return bool(chi2.sf(statistic, len(pairs) - 1) < 1e-8)
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("relation", RELATIONS)
+@of_every_unit
 def test_named_quantiles_follow_the_exponential_mechanism(
     level: str, relation: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """False-positive rate 1e-6. The twin is twice the ε, as of half the sensitivity."""
     monkeypatch.setattr(recursion, "TIE_BITS", 2)
     shares = [Fraction(1, 10), Fraction(1, 2)]
-    seen, law = drawn_places([6, 1, 9, 4], _unit(level, relation), shares, 2.0, 1500)
+    seen, law = drawn_places([6, 1, 9, 4], unit_of(level, relation), shares, 2.0, 1500)
     assert not unlikely(seen, law(1.0))
     assert unlikely(seen, law(2.0))
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("coin", [True, False])
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_the_last_coin_of_a_quantile_weighs_its_places(
@@ -300,5 +270,5 @@ def test_the_last_coin_of_a_quantile_weighs_its_places(
     if not coin:
         monkeypatch.setattr(recursion, "draw_coin", lambda exponent: True)
     epsilon = 0.98 if relation == "add_remove" else 1.96
-    seen, law = drawn_places([0, 1, 0, 0], _unit("record", relation), [Fraction(1, 2)], epsilon, 4000)
+    seen, law = drawn_places([0, 1, 0, 0], unit_of("record", relation), [Fraction(1, 2)], epsilon, 4000)
     assert unlikely(seen, law(1.0)) is not coin

@@ -17,12 +17,14 @@ import pytest
 import dpsketch as dps
 from dpsketch import accounting
 from drawn import Gaussian, Laplace, Law, dependence, law_of, placed, problems
+from sensitive import unit_of
 
 DELTA = 1e-6
 SHAPE = {"rows": 3, "width": 8, "key_type": "int"}
 ROOM = 1 + 1e-9
 RELATIONS = ["add_remove", "replace"]
 RUNS = 400
+pytestmark = pytest.mark.statistical
 Arrays = dict[str, np.ndarray]
 
 
@@ -52,13 +54,12 @@ def _share(moved: np.ndarray, law: Law, budget: dict[str, float]) -> float:
     return float(np.sum(np.abs(moved))) / law.scale / budget["epsilon"]
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("level", ["record", "user"])
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_the_shares_of_several_parties(level: str, relation: Any) -> None:
     """False-positive rate below 1e-7: each party draws for itself, and those who are honest add up to the promise."""
     user = level == "user"
-    unit = dps.per_user(2, neighbours=relation) if user else dps.per_record(neighbours=relation)
+    unit = unit_of(level, relation)
     parties, honest, budget = 4, 2, {"epsilon": 1.0, "delta": DELTA}
     sketches, tables = [], []
     for party in range(parties):
@@ -110,7 +111,6 @@ def _fitted(scaled: np.ndarray, labels: np.ndarray, relation: Any, **given: Any)
     return model.fit(scaled, labels)
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("delta", [DELTA, 0.0])
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_a_classifier_and_its_private_centre(relation: Any, delta: float) -> None:
@@ -150,7 +150,6 @@ def test_a_classifier_and_its_private_centre(relation: Any, delta: float) -> Non
     assert 0.99 < _share(np.ones(2 * times) / rest, laws["a"], budget) < ROOM
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize(("level", "relation"), [("record", "add_remove"), ("user", "replace")])
 def test_one_row_is_drawn_for_every_record(level: str, relation: Any) -> None:
     """False-positive rate below 1e-7: no record's row follows from its place or from another's, and the noise is whole.
@@ -159,7 +158,7 @@ def test_one_row_is_drawn_for_every_record(level: str, relation: Any) -> None:
     that come at the same place in different sketches must be as free as those of neighbours in one sketch.
     """
     user, rows, budget = level == "user", 4, {"epsilon": 1.0, "delta": 0.0}
-    unit = dps.per_user(3, neighbours=relation) if user else dps.per_record(neighbours=relation)
+    unit = unit_of(level, relation, keys=3)
     kernel = dps.kernels.Euclidean(dim=1, bandwidth=1.0)
     points = [[0.0], [100.0], [2000.0]]
     laws: dict[str, Law] = {}
@@ -193,7 +192,6 @@ def test_one_row_is_drawn_for_every_record(level: str, relation: Any) -> None:
     assert 0.99 < _share(np.ones(moved), laws["table"], budget) < ROOM
 
 
-@pytest.mark.statistical
 def test_rows_of_one_batch_are_drawn_one_by_one() -> None:
     """False-positive rate below 1e-8: two records of one update share their row in one case of four."""
     kernel = dps.kernels.Euclidean(dim=1, bandwidth=1.0)

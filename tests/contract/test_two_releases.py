@@ -15,7 +15,7 @@ import pytest
 from dpsketch.audit.sampled import PROTOCOLS
 from dpsketch.errors import ReleaseRefused
 from dpsketch.noise import RoundedGaussian, seeded_noise_for_tests_only
-from sensitive import ROWS, Row
+from sensitive import ROWS, Row, copied
 
 # What is published of a stream, or of a memory that may be seized, goes on from what was published before: its laws
 # are held in their own tests. A moment's secret is drawn once, and its release ends it.
@@ -46,10 +46,13 @@ def test_a_second_release_has_nothing_of_the_first(row: Row) -> None:
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.name.split()[0] in ENDS], ids=lambda row: row.name)
 def test_where_a_release_ends_the_sketch_there_is_no_second(row: Row) -> None:
+    """Nor of a copy."""
     sketch = row.filled(0)
+    copy = copied(sketch)
     row.publish(sketch)
-    with pytest.raises(ReleaseRefused):
-        row.publish(sketch)
+    for again in (sketch, copy):
+        with pytest.raises(ReleaseRefused):
+            row.publish(again)
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
