@@ -115,9 +115,12 @@ def headers(original: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             if unit[name] != value:
                 words = f"another {name} of its unit"
                 yield changed(words, lambda h, n=name, v=value: h["guarantee"]["unit"].update({n: v}))
+        if original["guarantee"].get("caveat"):
+            yield changed("no condition", lambda h: h["guarantee"].update(caveat=None))
         yield changed("no guarantee", lambda h: h.pop("guarantee"))
     if "receipts" in original:
         yield changed("no receipt", lambda h: h.update(receipts=[]))
+        yield changed("a receipt less", lambda h: h["receipts"].pop(0))
 
 
 def _receipts(header: dict[str, Any]) -> list[dict[str, Any]]:

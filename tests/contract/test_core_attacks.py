@@ -73,18 +73,6 @@ def test_a_sum_with_seeded_noise_never_holds() -> None:
     assert not (second + first).guarantee.holds
 
 
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_sum_needs_the_receipts_of_all_its_terms(place: int) -> None:
-    release = counted() + counted()
-
-    def change(header: dict[str, Any]) -> None:
-        header["receipts"].pop(place)
-        header["guarantee"] = counted().guarantee.to_json()
-
-    with pytest.raises(FileRefused):
-        forged(release, change)
-
-
 def test_a_share_is_merged_and_not_added() -> None:
     share = counted(share=Share(4, 0.5, 0))
     for first, second in ((share, counted()), (counted(), share)):
@@ -105,32 +93,20 @@ def test_bits_are_priced_on_their_own_table() -> None:
         forged(release, change)
 
 
-@pytest.mark.parametrize("name", ["horizon", "days", "apart"])
-def test_a_window_is_for_the_days_of_its_stream(name: str) -> None:
+@pytest.mark.parametrize(("name", "value"), [("horizon", 1), ("days", 1), ("apart", 2)])
+def test_a_window_is_for_the_days_of_its_stream(name: str, value: int) -> None:
     """Fewer days cost less: a file that states them is held to its law's own conditions."""
-    unit = dps.per_user(2)
-    sketch = dps.ContinualSketch(dps.RangeSketch(bits=8, unit=unit), days=8, user_days=4, days_apart=1, **BUDGET)
+    ranges = dps.RangeSketch(bits=8, unit=dps.per_user(2))
+    sketch = dps.ContinualSketch(ranges, days=8, user_days=4, days_apart=1, **BUDGET)
     release = sketch.day(np.arange(50), users=np.arange(50))
 
     def change(header: dict[str, Any]) -> None:
-        header["receipts"][0]["laws"][0][name] = 1 if name != "apart" else 2
-        for part in header["derived"].values():
-            part["publications"][name] = header["receipts"][0]["laws"][0][name]
+        publications = [part["publications"] for part in header["derived"].values()]
+        for each in (header["receipts"][0]["laws"][0], *publications):
+            each[name] = value
 
     with pytest.raises(FileRefused):
         forged(release, change)
-
-
-def test_the_conditions_of_a_promise_cannot_be_removed() -> None:
-    parties = [counted(share=Share(2, 1.0, party)) for party in range(2)]
-    merged = dps.merge_releases(parties)
-    seizable = dps.PanPrivateCountSketch(**SHAPE, **BUDGET)
-    for release in (merged, seizable.publish()):
-        assert release.guarantee.caveat
-        with pytest.raises(FileRefused):
-            forged(release, lambda header: header["guarantee"].update(caveat=None))
-        read = forged(release, lambda header: header["receipts"][0].update(caveat=None))
-        assert read.guarantee.caveat == release.guarantee.caveat
 
 
 def test_a_part_of_another_kind_is_refused() -> None:

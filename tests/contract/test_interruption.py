@@ -11,12 +11,11 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import DpsketchError, SketchBroken, SourceError
-from dpsketch.sketches.countsketch import ContinualCountSketch
 from dpsketch.sketches.countsketch import spec as counts
 from dpsketch.sketches.feed import feed
 from dpsketch.sources import Batch
 from interrupting import interrupted, sampled_lines
-from sensitive import MERGING, ROWS, Row, copied, everything
+from sensitive import BUDGET, MERGING, ROWS, Row, copied, everything
 
 MOST_LINES = 25
 
@@ -97,26 +96,17 @@ def test_an_interrupted_merge_adds_nothing_or_ends_the_sketch(row: Row) -> None:
     assert everything(partner) == before  # the other one is read, whatever happens
 
 
-def continual(design: Any, *days: list[str]) -> ContinualCountSketch:
-    shape: Any = {"rows": 3, "width": 8, "unit": dps.per_record(), "key_type": "text", "design": design}
-    sketch = ContinualCountSketch(days=8, **shape, epsilon=1.0, delta=1e-6)
-    for day in days:
-        sketch.day(day)
-    return sketch
-
-
 @pytest.mark.parametrize("design", ["tree", "recurrence"])
 @pytest.mark.parametrize("change", ["publish_day", "day"])
 def test_an_interrupted_day_is_published_once_or_never(change: str, design: str) -> None:
     """Each publication is drawn once and each day counted once; of a tree the fourth day completes three nodes."""
-    row = next(row for row in ROWS if row.name == "continual")
-    whole = continual(design, ["a"], ["b"], ["c"])
-    whole.update(["d", "e"])
-
-    def end_day(sketch: ContinualCountSketch) -> None:
-        sketch.publish_day() if change == "publish_day" else sketch.day(["f"])
-
-    check(row, whole, end_day)
+    [row] = [row for row in ROWS if row.name == "continual"]
+    shape: Any = {"rows": 3, "width": 8, "unit": dps.per_record(), "key_type": "int", "design": design}
+    whole = dps.ContinualCountSketch(days=8, **shape, **BUDGET)
+    for key in range(3):
+        whole.day([key])
+    whole.update([4, 5])
+    check(row, whole, lambda sketch: sketch.publish_day() if change == "publish_day" else sketch.day([6]))
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.name.startswith("moment")], ids=lambda row: row.name)
@@ -132,14 +122,17 @@ def batches(n: int, *, user: bool) -> Iterator[Batch]:
         yield Batch(pa.array([f"a{i}", f"b{i}"]), users, None, (), 2)
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.name.startswith("counts")], ids=lambda row: row.name)
+FED = [row for row in ROWS if row.name in ("counts record", "counts user")]
+
+
+@pytest.mark.parametrize("row", FED, ids=lambda row: row.name)
 def test_an_interrupted_feed_adds_nothing_or_ends_the_sketch(row: Row) -> None:
     """Several updates are one change: between two of them the sketch is not whole either."""
     user = row.name.endswith("user")
     check(row, row.filled(0), lambda sketch: feed(sketch, batches(3, user=user)))
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.name.startswith("counts")], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", FED, ids=lambda row: row.name)
 def test_a_source_that_fails_after_its_first_batch_ends_the_sketch(row: Row) -> None:
     """Fed again, the first batch would count twice; a source that fails at once leaves the sketch as it was."""
     user = row.name.endswith("user")
@@ -176,4 +169,4 @@ def test_an_interrupt_while_threads_count_users_ends_the_sketch(monkeypatch: pyt
         with pytest.raises(KeyboardInterrupt):
             sketch.update(range(1000), users=range(1000))
         monkeypatch.setattr(counts, "clip", whole)
-        assert refuses_everything(next(row for row in ROWS if row.name == "counts user"), sketch)
+        assert refuses_everything(FED[1], sketch)

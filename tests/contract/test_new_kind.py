@@ -15,10 +15,7 @@ import pytest
 
 import dpsketch as dps
 from doc_pages import ROOT, blocks, run_command
-from dpsketch import plan
-from dpsketch.errors import InvalidInput
 from dpsketch.kinds import KINDS, Kind, load_sensitive
-from dpsketch.plan import Amount, Guess
 from dpsketch.server.releases import Releases
 from dpsketch.server.storage import Storage
 from dpsketch.sketches.kinds import Option
@@ -91,6 +88,7 @@ def test_the_command_line_makes_asks_and_draws_it(
         ("query it.dps", "multiples"),
         ("inspect it.dps", "How many keys are multiples?"),
         ("plot it.dps -o it.png", ""),
+        ("plan multiples --records 1000 --epsilon 1", "dpsketch run multiples"),
     ):
         code, said = run_command(f"dpsketch {command}")
         assert code == 0, said
@@ -115,13 +113,3 @@ def test_the_service_lists_it(released: Any, tmp_path: Path) -> None:
     assert view["questions"] == ["statement"]
     assert releases.get(view["id"]).whole()["spec"]["width"] == 3
     storage.close()
-
-
-def test_it_is_planned() -> None:
-    amount, guess = Amount(dps.per_record(), 1.0, 0.0), Guess(1e4, 100, 1.0)
-    assert plan.propose("multiples", amount, guess).shape == {}
-    with pytest.raises(InvalidInput, match="multiples"):
-        plan.propose("divisors", amount, guess)
-    code, said = run_command("dpsketch plan multiples --records 1000 --epsilon 1")
-    assert code == 0
-    assert "dpsketch run multiples" in said

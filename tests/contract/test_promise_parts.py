@@ -58,57 +58,31 @@ def _share(moved: np.ndarray, law: Law, budget: dict[str, float]) -> float:
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_the_shares_of_several_parties(level: str, relation: Any) -> None:
     """False-positive rate below 1e-7: each party draws for itself, and those who are honest add up to the promise."""
-    user = level == "user"
-    unit = unit_of(level, relation)
+    user, unit = level == "user", unit_of(level, relation)
     parties, honest, budget = 4, 2, {"epsilon": 1.0, "delta": DELTA}
-    sketches, tables = [], []
-    for party in range(parties):
-        given = {"users": [f"{party} {i}" for i in range(3)]} if user else {}
-        sketches.append(dps.CountSketch(unit=unit, **SHAPE))
-        sketches[-1].update([party, 1, 2], **given)
-        tables.append(sketches[-1].release(rho=1e9).table)
+    sketches = [dps.CountSketch(unit=unit, **SHAPE) for _ in range(parties)]
+    for party, sketch in enumerate(sketches):
+        sketch.update([party, 1, 2], **({"users": [f"{party} {i}" for i in range(3)]} if user else {}))
+    tables = [sketch.release(rho=1e9).table for sketch in sketches]
     laws: dict[str, Law] = {}
-    finer = []
+    finer = 0
 
     def run() -> Arrays:
+        nonlocal finer
         found = {}
         for party, sketch in enumerate(sketches):
             release = sketch.release(**budget, share=dps.Share(parties, honest / parties, party))
-            finer.append(round(release.spec.grid / release.step))
+            finer = round(release.spec.grid / release.step)
             laws[f"party {party}"] = law_of(*release.noise)
-            found[f"party {party}"] = release.table - finer[-1] * tables[party]
+            found[f"party {party}"] = release.table - finer * tables[party]
         return found
 
-    noise = _stacked(run, 60)
-    assert problems(noise, laws) == []
-    if user:
-        worst = _exact([7, 8], unit, users=["ann", "ann"])
-        if relation == "replace":  # the same cells, with opposite signs
-            worst = 2 * worst
-    else:
-        worst = _moved(unit)
+    assert problems(_stacked(run, 60), laws) == []
+    # Of a user who is replaced by another, the same cells with opposite signs.
+    worst = _exact([7, 8], unit, users=["ann", "ann"]) * (2 if relation == "replace" else 1) if user else _moved(unit)
     law = laws["party 0"]
     assert isinstance(law, Gaussian)
-    share = _share(worst * finer[0], Gaussian(math.sqrt(honest) * law.sigma), budget)
-    assert 0.3 < share < ROOM
-
-
-def _class_tables(model: Any, scaled: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:
-    """The exact tables that a fitted classifier's classes have, by a sketch of the points less the published centre."""
-    tables = []
-    for label, density in zip(model.classes_, model.densities_, strict=True):
-        sketch = dps.DensitySketch.from_spec(density.spec)
-        sketch.update(scaled[labels == label] - model.centre_)
-        tables.append(sketch.release(rho=1e9, count_share=0.0).table)
-    return tables
-
-
-def _fitted(scaled: np.ndarray, labels: np.ndarray, relation: Any, **given: Any) -> Any:
-    model = dps.DensityClassifier(
-        **given, bounds=(-1, 1), classes=["a", "b"], rows=2, power=2, centre_share=0.3,
-        unit=dps.per_record(neighbours=relation),
-    )  # fmt: skip
-    return model.fit(scaled, labels)
+    assert 0.3 < _share(worst * finer, Gaussian(math.sqrt(honest) * law.sigma), budget) < ROOM
 
 
 @pytest.mark.parametrize("delta", [DELTA, 0.0])
@@ -126,14 +100,17 @@ def test_a_classifier_and_its_private_centre(relation: Any, delta: float) -> Non
     scaled[:, 1:] -= scaled[:, 1:].mean(axis=0)
     labels = np.where(scaled[:, 0] > 0.6, "a", "b")
     rounded = np.rint(1024 * scaled).astype(np.int64).sum(axis=0)
+    shape: dict[str, Any] = {"bounds": (-1, 1), "classes": ["a", "b"], "rows": 2, "power": 2, "centre_share": 0.3}
     laws: dict[str, Law] = {}
 
     def run() -> Arrays:
-        model = _fitted(scaled, labels, relation, **budget)
+        model = dps.DensityClassifier(**budget, **shape, unit=unit_of("record", relation)).fit(scaled, labels)
         found = {"centre": np.rint(model.centre_[1:] * 1024 * records - rounded[1:])}
-        for name, density, exact in zip("ab", model.densities_, _class_tables(model, scaled, labels), strict=True):
+        for name, density in zip("ab", model.densities_, strict=True):
+            exact = dps.DensitySketch.from_spec(density.spec)
+            exact.update(scaled[labels == name] - model.centre_)
             laws[name] = law_of(density.noise)
-            found[name] = density.table - exact
+            found[name] = density.table - exact.release(rho=1e9, count_share=0.0).table
         return found
 
     noise = _stacked(run, 300)
