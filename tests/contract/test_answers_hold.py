@@ -1,4 +1,4 @@
-"""What a release answers holds in every view of it: rows, others, roll-ups, changes, absent keys, limits and blanks.
+"""What a release answers holds: its intervals are as wide as the law says, and so is every view of it.
 
 Draws repeat from run to run. Each test states how often fresh draws would fail it.
 """
@@ -6,6 +6,7 @@ Draws repeat from run to run. Each test states how often fresh draws would fail 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,10 @@ import dpsketch as dps
 from dpsketch.answers import compare
 from dpsketch.errors import InvalidInput
 from dpsketch.laws.corners import CornerTable
+from drawn import law_of
 
 GAUSSIAN: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+ONE = dps.per_record()
 
 
 @pytest.mark.statistical
@@ -89,7 +92,7 @@ def test_means_over_users_and_over_records_are_not_compared() -> None:
 
 
 def test_a_change_of_a_quantile_has_the_doubt_of_both_ends() -> None:
-    stream = dps.ContinualSketch(dps.RangeSketch(bits=10, unit=dps.per_record()), days=4, **GAUSSIAN)
+    stream = dps.ContinualSketch(dps.RangeSketch(bits=10, unit=ONE), days=4, **GAUSSIAN)
     stream.day(list(range(100)) * 20)
     stream.day(list(range(200)) * 20)
     later, before = (stream.between(day, day).quantile(0.5, confidence=0.975) for day in (2, 1))
@@ -99,7 +102,7 @@ def test_a_change_of_a_quantile_has_the_doubt_of_both_ends() -> None:
 
 
 def test_the_change_of_a_key_that_was_not_found_reaches_below_zero() -> None:
-    stream = dps.ContinualSketch(dps.Histogram(unit=dps.per_record(), key_type="text"), days=4, **GAUSSIAN)
+    stream = dps.ContinualSketch(dps.Histogram(unit=ONE, key_type="text"), days=4, **GAUSSIAN)
     stream.day(["a"] * 500 + ["q"] * 15)
     stream.day(["a"] * 500)
     assert "q" not in stream.total().keys
@@ -118,3 +121,58 @@ def test_a_name_of_one_user_on_many_days_is_not_shown() -> None:
     names = stream.total().keys
     assert "known" in names
     assert "secret" not in names
+
+
+# Where an answer's error is the stated noise alone, its interval is exactly as wide as that law says.
+
+SMALL = {"epsilon": 0.002}
+
+
+def listed(form: Any, delta: float) -> tuple[Any, Any]:
+    histogram = dps.Histogram(unit=ONE, key_type="int")
+    histogram.update([7], counts=[10**7])
+    release = histogram.release(**SMALL, delta=delta, keys=[7], form=form, others=True)
+    return lambda confidence: release.estimate([7], confidence=confidence), release.noise
+
+
+def distinct(budget: dict[str, float]) -> tuple[Any, Any]:
+    sketch = dps.DistinctSet(unit=ONE)
+    sketch.update(np.arange(200_000))
+    release = sketch.release(**budget)
+    return release.interval, release.noise
+
+
+def series() -> tuple[Any, Any]:
+    stream = dps.ContinualSketch(
+        dps.Histogram(unit=ONE, key_type="int"), keys=[7], days=2, design="daily", **SMALL, delta=1e-6
+    )
+    stream.day([7], counts=[10**7])
+    found = stream.series()
+    return lambda confidence: found.between(1, 1).estimate([7], confidence=confidence), found.law.noise
+
+
+CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "histogram, gaussian": lambda: listed("gaussian", 1e-6),
+    "histogram, laplace": lambda: listed("laplace", 1e-6),
+    "distinct-set, laplace": lambda: distinct({**SMALL, "delta": 0.0}),
+    "distinct-set, gaussian": lambda: distinct({"rho": 1e-6}),
+    "a day of a series": series,
+}
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
+@pytest.mark.parametrize("name", CASES)
+def test_an_interval_is_as_wide_as_its_law(name: str, confidence: float) -> None:
+    """By the law the noise stays within it at least so often, and within 3% less not: draws see no 3%."""
+    ask, noise = CASES[name]()
+    law, found = law_of(noise), ask(confidence)
+    low, high = found if isinstance(found, tuple) else (float(found.low[0]), float(found.high[0]))
+    half = np.array([(high - low) / 2])
+
+    def held(reach: np.ndarray) -> float:
+        return float((law.below(np.floor(reach)) - law.below(-np.floor(reach) - 1))[0])
+
+    assert low > 0
+    # An end that is no whole number may cost what lies between it and the next one.
+    assert confidence - 1e-4 < held(half) < confidence + 1e-3
+    assert held(0.97 * half) < confidence
