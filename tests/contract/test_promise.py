@@ -1,13 +1,11 @@
 """What a release promises, held to what it drew: for every kind in the table of kinds, both units and both relations.
 
-*Draws.* What was published less the exact numbers is the noise. In every part it has the law that the release states,
-with so many draws that a fifth less of it is seen but once in a thousand times, and no draw goes with another one of
-its part, of another part or of the next release.
+*Draws.* What was published less the exact numbers is noise of the law that the release states, with so many draws that
+a fifth less is seen; and no draw goes with another one of its part, of another part or of the next release.
 
-*Cost.* Under these laws the exact numbers of two neighbouring inputs must not lie further apart than what is printed:
-for Gaussian noise Σ (distance/σ)² over the parts is at most μ² of the printed (ε, δ), for Laplace noise Σ
-distance/scale at most ε. No sensitivity is taken from the library: exact numbers are those of a release with so large
-a budget that nothing is added. Of names that are found this does not tell all; tests/privacy holds their δ.
+*Cost.* Under these laws the exact numbers of neighbouring inputs lie no further apart than what is printed allows. No
+sensitivity is taken from the library: exact numbers are those of a release with so large a budget that nothing is
+added. Of names that are found this does not tell all; tests/privacy holds their δ.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -201,96 +200,86 @@ def given_days(held: Any, user: bool) -> list[tuple[list[Any], dict[str, Any]]]:
     return days
 
 
-def days_of(design: Any) -> Any:
-    def start(unit: dps.Unit, held: Any) -> Released:
-        user = unit.level == "user"
-        often = {"user_days": 2} if user else {}
-
-        def life(budget: Budget) -> Shown:
-            sketch = dps.ContinualCountSketch(days=4, unit=unit, design=design, **SHAPE, **often, **budget)
-            for keys, users in given_days(held, user):
-                total = sketch.day(keys, **users)
-            (stretch,) = total.stretches
-            numbers = {str(i): table.ravel() for i, table in enumerate(sketch.published)}
-            return Shown(numbers, dict.fromkeys(numbers, law_of(stretch.law)), sketch.guarantee)
-
-        return life
-
-    return start
+def often(unit: dps.Unit, days: int) -> dict[str, int]:
+    return {"user_days": days} if unit.level == "user" else {}
 
 
-def pan_private(unit: dps.Unit, held: Any) -> Released:
+def anew(life: Callable[..., Shown], *given: Any) -> Callable[[dps.Unit, Any], Released]:
+    """Start a stream for each release: its life is a function of the unit, of what it holds, and of the budget."""
+    return lambda unit, held: partial(life, *given, unit, held)
+
+
+def in_a_design(design: Any, unit: dps.Unit, held: Any, budget: Budget) -> Shown:
+    sketch = dps.ContinualCountSketch(days=4, unit=unit, design=design, **SHAPE, **often(unit, 2), **budget)
+    for keys, users in given_days(held, unit.level == "user"):
+        total = sketch.day(keys, **users)
+    (stretch,) = total.stretches
+    numbers = {str(i): table.ravel() for i, table in enumerate(sketch.published)}
+    return Shown(numbers, dict.fromkeys(numbers, law_of(stretch.law)), sketch.guarantee)
+
+
+def pan_private(unit: dps.Unit, held: Any, budget: Budget) -> Shown:
     """The state is seized after the first day, and what is published beyond it comes after the last."""
-
-    def life(budget: Budget) -> Shown:
-        sketch = dps.PanPrivateCountSketch(unit=unit, **SHAPE, **budget)
-        days = given_days(held, False)
-        sketch.update(days[0][0])
-        seized = sketch.snapshot()
-        for keys, _ in days[1:]:
-            sketch.update(keys)
-        release = sketch.publish()
-        (stretch,) = release.stretches
-        assert stretch.draws == 2
-        numbers = {"state": seized.ravel(), "publication": (sketch.published[0] - seized).ravel()}
-        return Shown(numbers, dict.fromkeys(numbers, law_of(stretch.law)), release.guarantee)
-
-    return life
+    sketch = dps.PanPrivateCountSketch(unit=unit, **SHAPE, **budget)
+    days = given_days(held, False)
+    sketch.update(days[0][0])
+    seized = sketch.snapshot()
+    for keys, _ in days[1:]:
+        sketch.update(keys)
+    release = sketch.publish()
+    (stretch,) = release.stretches
+    assert stretch.draws == 2
+    numbers = {"state": seized.ravel(), "publication": (sketch.published[0] - seized).ravel()}
+    return Shown(numbers, dict.fromkeys(numbers, law_of(stretch.law)), release.guarantee)
 
 
-def seized_stream(unit: dps.Unit, held: Any) -> Released:
+def seized_stream(unit: dps.Unit, held: Any, budget: Budget) -> Shown:
     """The state is seized on the second day, after its records came."""
-
-    def life(budget: Budget) -> Shown:
-        sketch = dps.ContinualCountSketch(days=4, unit=unit, design="pan-private", **SHAPE, **budget)
-        days = given_days(held, False)
-        sketch.day(days[0][0])
-        sketch.update(days[1][0])
-        seized = sketch.snapshot()
-        sketch.publish_day()
-        sketch.day(days[2][0])
-        total = sketch.day(days[3][0])
-        (stretch,) = total.stretches
-        drawn = law_of(stretch.law)
-        both = law_of(RoundedGaussian(math.sqrt(max(stretch.draws * stretch.law.variance - 1 / 12, 1e-12))))
-        shows = sketch.published
-        numbers = {"first": shows[0], **{f"state {i}": sums for i, sums in enumerate(seized)}}
-        numbers |= {f"day {i + 2}": shows[i + 1] - seized[i] for i in range(3)}
-        laws = {name: both if name == "first" else drawn for name in numbers}
-        return Shown({name: each.ravel() for name, each in numbers.items()}, laws, sketch.guarantee)
-
-    return life
+    sketch = dps.ContinualCountSketch(days=4, unit=unit, design="pan-private", **SHAPE, **budget)
+    days = given_days(held, False)
+    sketch.day(days[0][0])
+    sketch.update(days[1][0])
+    seized = sketch.snapshot()
+    sketch.publish_day()
+    sketch.day(days[2][0])
+    (stretch,) = sketch.day(days[3][0]).stretches
+    drawn = law_of(stretch.law)
+    both = law_of(RoundedGaussian(math.sqrt(max(stretch.draws * stretch.law.variance - 1 / 12, 1e-12))))
+    shows = sketch.published
+    numbers = {"first": shows[0], **{f"state {i}": sums for i, sums in enumerate(seized)}}
+    numbers |= {f"day {i + 2}": shows[i + 1] - seized[i] for i in range(3)}
+    laws = {name: both if name == "first" else drawn for name in numbers}
+    return Shown({name: each.ravel() for name, each in numbers.items()}, laws, sketch.guarantee)
 
 
-def series(unit: dps.Unit, held: Any) -> Released:
-    """Values of a public list, day by day, as a series answers them."""
-    user = unit.level == "user"
-    often = {"user_days": 1} if user else {}
+def values_of_days(stream: Any, days: list[tuple[Any, dict[str, Any]]], names: Any) -> Shown:
+    """Values of names, day by day, as a series answers them."""
+    for keys, users in days:
+        stream.day(keys if len(keys) else np.empty(0, np.int64), **users)
+    (law,) = stream.total().drawn.receipts[0].laws
+    tables = {str(i): np.asarray(stream.between(i, i).estimate(names).value) for i in range(1, len(days) + 1)}
+    return Shown(tables, dict.fromkeys(tables, law_of(law.noise)), stream.guarantee)
 
-    def life(budget: Budget) -> Shown:
-        listed, names = dps.Histogram(unit=unit, key_type="int"), [*range(60), 66]
-        sketch = dps.ContinualSketch(listed, days=4, keys=names, design="daily", **often, **budget)
-        for keys, users in given_days(held, user):
-            sketch.day(keys or np.empty(0, np.int64), **users)
-        found = sketch.series()
-        tables = {f"day {day}": np.asarray(found.between(day, day).estimate(names).value) for day in range(1, 5)}
-        return Shown(tables, dict.fromkeys(tables, law_of(found.law.noise)), found.guarantee)
 
-    return life
+def listed_days(unit: dps.Unit, held: Any, budget: Budget) -> Shown:
+    names = [*range(60), 66]
+    histogram = dps.Histogram(unit=unit, key_type="int")
+    stream = dps.ContinualSketch(histogram, days=4, keys=names, design="daily", **often(unit, 1), **budget)
+    return values_of_days(stream, given_days(held, unit.level == "user"), names)
 
 
 PURE = (0.0,)
 GAUSSIAN = (DELTA,)
 RECORDS = ("record",)
 ROWS |= {
-    "days in a tree": Row("continual", days_of("tree"), DAYS, most_keys=1),
-    "days in bands": Row("continual", days_of("banded"), DAYS, most_keys=1, deltas=GAUSSIAN),
+    "days in a tree": Row("continual", anew(in_a_design, "tree"), DAYS, most_keys=1),
+    "days in bands": Row("continual", anew(in_a_design, "banded"), DAYS, most_keys=1, deltas=GAUSSIAN),
     # The floors of a recurrence are paid for, and move a table by a little more or less.
-    "days in a recurrence": Row("continual", days_of("recurrence"), DAYS, most_keys=1, deltas=GAUSSIAN),
-    "days by themselves": Row("continual", days_of("daily"), DAYS, most_keys=1, deltas=PURE),
-    "days of a list": Row("series", series, DAYS, most_keys=1),
-    "pan-private": Row("continual", pan_private, DAYS, RECORDS),
-    "a seized stream": Row("continual", seized_stream, DAYS, RECORDS, GAUSSIAN),
+    "days in a recurrence": Row("continual", anew(in_a_design, "recurrence"), DAYS, most_keys=1, deltas=GAUSSIAN),
+    "days by themselves": Row("continual", anew(in_a_design, "daily"), DAYS, most_keys=1, deltas=PURE),
+    "days of a list": Row("series", anew(listed_days), DAYS, most_keys=1),
+    "pan-private": Row("continual", anew(pan_private), DAYS, RECORDS),
+    "a seized stream": Row("continual", anew(seized_stream), DAYS, RECORDS, GAUSSIAN),
 }
 
 
@@ -336,22 +325,12 @@ def known(shows: Shown) -> Arrays:
     return exact
 
 
-def found_days(unit: dps.Unit, held: Any) -> Released:
+def found_days(unit: dps.Unit, held: Any, budget: Budget) -> Shown:
     """Names that are found on the first of three days."""
-    user = unit.level == "user"
-    often = {"user_days": 3} if user else {}
-
-    def life(budget: Budget) -> Shown:
-        histogram = dps.Histogram(unit=unit, key_type="int")
-        sketch = dps.ContinualSketch(histogram, days=3, design="daily", **often, **budget)
-        keys = np.repeat(np.arange(40), 100)
-        for _ in range(3):
-            sketch.day(keys, **({"users": np.arange(len(keys))} if user else {}))
-        (law,) = sketch.total().drawn.receipts[0].laws
-        days = {f"day {i}": np.asarray(sketch.between(i, i).estimate(range(40)).value) for i in (1, 2, 3)}
-        return Shown(days, dict.fromkeys(days, law_of(law.noise)), sketch.guarantee)
-
-    return life
+    histogram, keys = dps.Histogram(unit=unit, key_type="int"), np.repeat(np.arange(40), PEOPLE)
+    stream = dps.ContinualSketch(histogram, days=3, design="daily", **often(unit, 3), **budget)
+    users = {"users": np.arange(len(keys))} if unit.level == "user" else {}
+    return values_of_days(stream, [(keys, users)] * 3, range(40))
 
 
 def in_each(number: float) -> Callable[[Shown], Arrays]:
@@ -436,7 +415,7 @@ ROWS |= {
         f"votes, {form}": replace(of_names(named(VOTES, form=form)), kind="histogram-votes")
         for form in ("loads", "truncated", "gaussian")
     },
-    "days of found names": Row("continual", found_days, {}, deltas=GAUSSIAN, exact=in_each(PEOPLE), most_keys=1),
+    "days of found names": Row("continual", anew(found_days), {}, deltas=GAUSSIAN, exact=in_each(PEOPLE), most_keys=1),
     "table": Row("table", groups(*table_columns("user")), {}, USERS, GAUSSIAN, exact=NOBODY, runs=10),
     "table of records": Row(
         "table",
