@@ -15,7 +15,7 @@ from dpsketch.sketches.countsketch import spec as counts
 from dpsketch.sketches.feed import feed
 from dpsketch.sources import Batch
 from interrupting import interrupted, sampled_lines
-from sensitive import BUDGET, MERGING, ROWS, Row, copied, everything
+from sensitive import BUDGET, ROWS, Row, copied, everything
 
 MOST_LINES = 25
 
@@ -74,20 +74,16 @@ def exact(sketch: Any) -> Any:
     return kind, header, {name: array for name, array in arrays.items() if name not in ("nodes", "published")}
 
 
-# A table asks its database for each look at what it holds: one is enough for the quick suite.
-QUICK = "table user"
+# A table asks its database for each look at what it holds: one is enough.
+FEW = [row for row in ROWS if not row.frames or row.name == "table user"]
 
 
-def marked(rows: list[Row]) -> list[Any]:
-    return [pytest.param(row, marks=pytest.mark.full) if row.frames and row.name != QUICK else row for row in rows]
-
-
-@pytest.mark.parametrize("row", marked(ROWS), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", FEW, ids=lambda row: row.name)
 def test_an_interrupted_update_adds_nothing_or_ends_the_sketch(row: Row) -> None:
     check(row, row.filled(0), lambda sketch: row.add(sketch, 1))
 
 
-@pytest.mark.parametrize("row", marked(MERGING), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [row for row in FEW if row.merges], ids=lambda row: row.name)
 def test_an_interrupted_merge_adds_nothing_or_ends_the_sketch(row: Row) -> None:
     whole = row.filled(0)
     partner = row.partner(whole, 1)

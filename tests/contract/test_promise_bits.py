@@ -210,15 +210,6 @@ def test_the_moments_of_a_profile_are_drawn_apart() -> None:
     assert dependence({"moments": ranks}) == []
 
 
-def test_a_user_alone_on_many_keys_shows_no_more_than_delta_allows() -> None:
-    """False-positive rate below 1e-9: 16 keys that nobody else has survive, any of them, with probability δ."""
-    delta = 0.1
-    histogram = dps.SparseHistogram(unit=dps.per_user(16), domain=2**20, expected_keys=4, threshold_share=0.5)
-    histogram.update(list(range(16)), users=["alone"] * 16)
-    shown = [len(histogram.release(epsilon=96.0, delta=delta).kept.positions) > 0 for _ in range(RUNS)]
-    assert np.mean(shown) < delta + 6 * math.sqrt(delta / RUNS)
-
-
 # How far ranks of all the data, and of a part of it, may move apart, written out anew (docs/explanation of quantiles).
 SPANS: dict[str, Any] = {
     "add_remove": lambda share, whole: 2 * max(share, 1 - share),
