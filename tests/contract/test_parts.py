@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,25 +56,25 @@ ONE = dps.per_record()
 SHAPE: dict[str, Any] = {"rows": 3, "width": 8, "unit": ONE, "key_type": "int"}
 
 
+@dataclass(frozen=True)
 class Absorbing:
     """A sketch that is charged as a part before its records come, and the ways in which it absorbs others."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.kind = name.removesuffix(" fresh").removesuffix(" seizable").removesuffix(" stream")
+    name: str
+    kind: str
+    more: dict[str, Any] = field(default_factory=dict)
 
     def begin(self, ledger: Ledger, part: str | None) -> Any:
         spend: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "ledger": ledger, "dataset": "streams", "part": part}
-        if self.kind == "pan-private":
+        if self.name.startswith("pan-private"):
             return dps.PanPrivateCountSketch(**SHAPE, **spend)
-        if self.name.endswith(" stream"):
+        if self.name == "stream":
             return dps.ContinualCountSketch(**SHAPE, days=4, **spend)
-        design: dict[str, Any] = {"design": "pan-private"} if self.name.endswith(" seizable") else {}
-        return dps.ContinualSketch(DAILY[self.kind][0](ONE), days=4, **design, **LISTS.get(self.kind, {}), **spend)
+        return dps.ContinualSketch(DAILY[self.kind][0](ONE), days=4, **self.more, **spend)
 
     def partial(self, stream: Any) -> Any:
         partial = stream.empty_day()
-        partial.update(DAILY.get(self.kind, DAILY["counts"])[1])
+        partial.update(DAILY[self.kind][1])
         return partial
 
     def absorb(self, stream: Any, partial: Any, **given: Any) -> None:
@@ -81,8 +82,9 @@ class Absorbing:
 
 
 ABSORBING = [
-    *(Absorbing(name) for name in DAILY),
-    *(Absorbing(name) for name in ("counts stream", "ranges seizable", "pan-private", "pan-private fresh")),
+    *(Absorbing(name, name, LISTS.get(name, {})) for name in DAILY),
+    Absorbing("seizable", "ranges", {"design": "pan-private"}),
+    *(Absorbing(name, "counts") for name in ("stream", "pan-private", "pan-private fresh")),
 ]
 SHARED = "parts must share no record"
 
