@@ -166,18 +166,6 @@ def test_a_law_for_a_lighter_table_or_another_relation_is_refused() -> None:
         paid(law, kind=TwoTables(dps.per_record(neighbours="replace")))
 
 
-def test_two_laws_of_one_name_are_refused() -> None:
-    law = KIND.laws(ASKED)[0]
-    with pytest.raises(ReleaseRefused, match="name of its own"):
-        paid(law, law)
-
-
-def test_a_draw_from_a_seed_is_never_a_guarantee() -> None:
-    with seeded_noise_for_tests_only(1):
-        drawn = paid().draw_all(STATE)
-    assert not drawn.guarantee.holds
-
-
 def test_an_interrupted_draw_is_not_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     permit = paid()
     with monkeypatch.context() as patch:

@@ -11,7 +11,6 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import CounterOverflow, DpsketchError, InvalidInput
-from dpsketch.sketches.countsketch import CountSketchSpec
 from sensitive import BUDGET, ROWS, Records, Row, everything
 
 SECRET = 987_654_321
@@ -162,14 +161,3 @@ def test_a_grid_holds_weight_1_or_is_refused(kind: str) -> None:
             start(unit=UNIT, grid=step, **shape)
     for unit, step in ((UNIT, 0.1), (dps.per_record(max_weight=0.75), 0.5)):
         start(unit=unit, grid=step, **shape).update([5, 5, 7])
-
-
-def test_a_release_on_such_a_grid_can_still_be_read(tmp_path: Any) -> None:
-    """Earlier versions wrote them, for weights that are multiples of the step."""
-    spec = CountSketchSpec(unit=UNIT, grid=3, **TABLE)
-    sketch = dps.CountSketch.from_spec(spec)
-    sketch.update([5], weights=[9.0])
-    sketch.release(**BUDGET).save(tmp_path / "coarse.dps")
-    assert dps.load(tmp_path / "coarse.dps").spec == spec
-    with pytest.raises(InvalidInput, match="whole number of steps"):
-        sketch.update([5])
