@@ -1,7 +1,9 @@
-"""What a release says of itself: what was promised, what was paid, and its number; in memory and in its file."""
+"""What a release says of itself: what was promised and paid, its number, and what is counted; and what is no budget."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,15 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files
+from dpsketch.answers import answer, describe, top
+from dpsketch.cli.query import Forms
+from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput
 from dpsketch.kinds import load
 from dpsketch.ledger import Ledger
+from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.release import NumberRelease
-from sensitive import MERGING, RECORD, USER, Row
+from dpsketch.results import NOISE_ONLY, Estimates
+from sensitive import BUDGET, DAILY, LISTS, MERGING, RECORD, ROWS, USER, Row, everything
 
 
 @pytest.mark.parametrize("row", MERGING, ids=lambda row: row.name)
@@ -83,3 +90,148 @@ def test_an_interval_at_almost_all_confidence_is_wide_and_a_number() -> None:
         assert not np.isnan(ends).any()
         assert (np.array(ends[0]) <= np.array(inner[0])).all()
         assert (np.array(ends[1]) >= np.array(inner[1])).all()
+
+
+REFUSED = [
+    ({"epsilon": 0, "delta": 1e-6}, "epsilon must be positive and finite"),
+    ({"epsilon": -1.0, "delta": 0}, "epsilon must be positive and finite"),
+    ({"epsilon": np.inf, "delta": 0}, "epsilon must be positive and finite"),
+    ({"epsilon": np.nan, "delta": 0}, "not NaN"),
+    ({"epsilon": 1.0, "delta": 1.0}, "delta must be at least 0 and below 1"),
+    ({"epsilon": 1.0, "delta": -1e-6}, "delta must be at least 0 and below 1"),
+    ({"epsilon": 1.0}, "say delta="),
+    ({}, "needs a budget"),
+    ({"rho": 0.0}, "rho must be positive"),
+    ({"rho": 0.1, "epsilon": 1.0}, "not both"),
+]
+
+
+@pytest.mark.parametrize("row", MERGING, ids=lambda row: row.name)
+def test_what_no_budget_pays_for_is_refused(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what a ledger has no budget for; nothing is drawn before."""
+    sketch = row.filled(0)
+    before = everything(sketch)
+    for law in (RoundedGaussian, DiscreteLaplace):
+        monkeypatch.setattr(law, "sample", lambda *_: pytest.fail("noise was drawn"))
+    for budget, words in REFUSED:
+        with pytest.raises(InvalidInput, match=words):
+            sketch.release(**budget)
+    ledger = dps.Ledger(tmp_path / "budget.db")
+    ledger.create("web", epsilon=0.5, delta=1e-6, unit=sketch.spec.unit)
+    with pytest.raises(BudgetExceeded):
+        sketch.release(**BUDGET, ledger=ledger, dataset="web")
+    assert everything(sketch) == before
+
+
+@pytest.mark.parametrize("row", MERGING, ids=lambda row: row.name)
+def test_a_large_delta_comes_with_a_warning(row: Row) -> None:
+    """Wherever the promise has it: a kind that turns the budget into a pure ε has no δ to warn about."""
+    for delta, large in ((0.1, True), (1e-6, False)):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            released = row.filled(0).release(epsilon=1.0, delta=delta)
+        first = released if hasattr(released, "guarantee") else released[0]
+        warned = [str(each.message) for each in said if str(each.message).startswith("δ = ")]
+        assert bool(warned) is (large and first.guarantee.delta > 0), warned
+
+
+@pytest.mark.parametrize("kind", [dps.ContinualCountSketch, dps.PanPrivateCountSketch])
+def test_it_is_refused_at_the_start_where_it_is_charged_there(kind: Any) -> None:
+    days = {"days": 4} if kind is dps.ContinualCountSketch else {}
+    for budget, words in REFUSED:
+        with pytest.raises(InvalidInput, match=words):
+            kind(rows=3, width=8, unit=dps.per_record(), key_type="int", **days, **budget)
+
+
+def test_every_kind_is_tried() -> None:
+    begun = {"continual", "continual histogram", "pan-private"}
+    assert {row.name for row in ROWS} - {row.name for row in MERGING} == begun
+
+
+# The columns of a table count different things, and each has words of its own.
+USERS = [row for row in ROWS if row.name.endswith("user") and not row.frames]
+WEIGHED = [row for row in ROWS if row.name.endswith("record") and not row.frames]
+QUESTIONS: dict[str, list[Any]] = {
+    "histogram": ["key 3"], "counts": ["key 3"], "heavy": [3], "sparse": [3],
+    "ranges": ["1:9"], "quantiles": ["50%"], "density": ["1,2"],
+}  # fmt: skip
+
+
+def loaded(release: Any, folder: Path) -> Any:
+    """Return the release as a reader of its file has it."""
+    release.save(folder / "it.dps")
+    return dps.load(folder / "it.dps")
+
+
+def answers_of(release: Any) -> Iterator[Estimates]:
+    """Ask a release by whatever words its kind takes."""
+    if release.kind != "histogram-votes":  # it refuses keys that it does not name
+        yield answer(release, QUESTIONS.get(release.kind, []), 0.95, None)
+    if release.kind in ("histogram", "histogram-votes"):
+        yield top(release, 5, None, 0.95)
+
+
+def words_in(figure: Any) -> str:
+    [axes, *_] = figure.axes
+    return f"{axes.get_title(loc='left')} {axes.get_xlabel()} {axes.get_ylabel()}"
+
+
+@pytest.mark.parametrize("row", USERS, ids=lambda row: row.name)
+def test_answers_about_users_say_clipped_next_to_the_number(row: Row, tmp_path: Path, capsys: Any) -> None:
+    release = loaded(row.publish(row.filled(0, 1, 2)), tmp_path)
+    assert "users, clipped: at most" in release.counts
+    assert describe(release, 1)["counts"] == release.counts
+    shown = list(answers_of(release))
+    assert shown
+    for found in shown:
+        assert found.counts == release.counts
+        assert found.heading == "clipped estimate"
+        for text in (repr(found), found._repr_html_(), found.to_markdown()):
+            assert "clipped" in text
+        assert "clipped" in found.to_arrow().schema.metadata[b"counts"].decode()
+        Forms().show(found, release.guarantee, ())
+        assert "clipped" in capsys.readouterr().out
+        assert "clipped" in words_in(found.plot())
+    try:
+        picture = release.plot()
+    except InvalidInput:  # a density of some features has none
+        return
+    assert "clipped" in words_in(picture)
+
+
+@pytest.mark.parametrize("row", WEIGHED, ids=lambda row: row.name)
+def test_answers_about_records_say_clipped_where_weights_are(row: Row) -> None:
+    release = row.publish(row.filled(0))
+    assert ("clipped" in release.counts) == (release.spec.unit.max_weight != 1)
+
+
+@pytest.mark.parametrize("kind", DAILY)
+def test_sums_of_days_count_user_days(kind: str, tmp_path: Path) -> None:
+    start, keys = DAILY[kind]
+    more = {"keys": [1, 2]} if kind == "histogram" else LISTS.get(kind, {})
+    stream = dps.ContinualSketch(start(dps.per_user(max_keys=2)), days=4, user_days=3, **BUDGET, **more)
+    for _ in range(2):
+        stream.update(keys, **({} if kind == "table" else {"users": ["ann", "bob"]}))
+        stream.publish_day()
+    series = loaded(stream.series(), tmp_path)
+    window = loaded(series.between(1, 2), tmp_path)
+    bound = "; a user counts in" if kind == "table" else ", clipped:"
+    for release in (series, window):
+        assert release.counts.startswith(f"user-days (a user counts again on every day){bound} at most 2 ")
+        assert describe(release, 1)["counts"] == release.counts
+    question = series.question({"ranges": "1:3", "density": "1,2"}.get(kind, 1))
+    change = series.change(question, (2, 2), (1, 1))
+    assert change.note == NOISE_ONLY
+    for found in (series.curve(question), stream.curve(question), change, window.ask(question, 0.95)):
+        assert found.counts == series.counts
+    assert "user-days" in words_in(series.plot(question))
+    document = series.to_document()
+    del document.header["guarantee"]["counted_again"]
+    with pytest.raises(FileRefused):
+        type(series).from_document(document)
+
+
+def test_two_releases_together_count_users_of_each() -> None:
+    sketch = dps.CountSketch(rows=3, width=16, unit=dps.per_user(max_keys=2), key_type="int")
+    both = sketch.release(**BUDGET) + sketch.release(**BUDGET)
+    assert both.estimate([1]).counts.startswith("users of each release (a user in both counts in each), clipped")
