@@ -49,9 +49,9 @@ Released = Callable[[Budget], Shown]
 class Row:
     """A kind, or a form of one.
 
-    ``start`` takes a unit and what the one unit holds that neighbours differ in, counts it beside others, and returns a
-    function that releases. ``pairs`` are pairs of what it holds, by relation; none where names are found. ``exact`` are
-    the numbers without noise, where a large budget does not show them.
+    ``start`` takes a unit and what the one unit holds that neighbours differ in, and returns a function that releases.
+    ``pairs`` are pairs of what it holds; none where names are found. ``exact`` are the numbers without noise, where a
+    large budget does not show them.
     """
 
     kind: str
