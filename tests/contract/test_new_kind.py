@@ -16,8 +16,6 @@ import pytest
 import dpsketch as dps
 from doc_pages import ROOT, blocks, run_command
 from dpsketch.kinds import KINDS, Kind, load_sensitive
-from dpsketch.server.releases import Releases
-from dpsketch.server.storage import Storage
 from dpsketch.sketches.kinds import Option
 
 PAGE = ROOT / "CONTRIBUTING.md"
@@ -85,15 +83,3 @@ def test_the_command_line_makes_asks_and_draws_it(
         code, said = run_command(f"dpsketch {command}")
         assert code != 0
         assert words in said
-
-
-def test_the_service_lists_it(multiples: ModuleType, tmp_path: Path) -> None:
-    multiples.Multiples(unit=dps.per_record(), width=3).release(epsilon=1.0, delta=0).save(tmp_path / "it.dps")
-    storage = Storage(str(tmp_path / "store.db"))
-    releases = Releases(storage)
-    releases.load((tmp_path,))
-    (view,) = releases.views()
-    assert view["kind"] == "multiples"
-    assert view["questions"] == ["statement"]
-    assert releases.get(view["id"]).whole()["spec"]["width"] == 3
-    storage.close()
