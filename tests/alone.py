@@ -7,28 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 import dpsketch as dps
 
-for name in (
-    "dp_accounting.pld.pld_pmf",
-    "numba",
-    "numpy",
-    "pandas",
-    "pyarrow.dataset",
-    "scipy.special",
-    "scipy.stats",
-    "xxhash",
-):
+for name in ("dp_accounting.pld.pld_pmf", "numba", "pandas", "pyarrow.dataset", "scipy.stats", "xxhash"):
     __import__(name)  # what is not dpsketch is imported once
-
-
-def read(path: Path) -> None:
-    if path.suffix == ".sketch":
-        dps.load_sensitive(path)
-    else:
-        dps.load(path)
 
 
 def main() -> None:
@@ -37,7 +20,7 @@ def main() -> None:
         child = os.fork()
         if child == 0:
             try:
-                read(Path(name))
+                (dps.load_sensitive if name.endswith(".sketch") else dps.load)(name)
             except BaseException as error:
                 print(f"{name}: {error!r}", file=sys.stderr, flush=True)
                 os._exit(1)

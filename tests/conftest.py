@@ -27,8 +27,7 @@ hypothesis.settings.register_profile("fresh", print_blob=True, deadline=None)
 class RepeatedBits:
     """Bits in place of the operating system's that depend on the test alone, so that no verdict is a matter of luck.
 
-    The library takes them for the system's own: guarantees, warnings and errors are those of a real release. A forked
-    child gets fresh ones, as it would from the system.
+    The library takes them for the system's own. A forked child gets fresh ones, as it would from the system.
     """
 
     def __init__(self) -> None:
@@ -36,15 +35,15 @@ class RepeatedBits:
         self._process = os.getpid()
         self._name, self._calls = b"", 0
 
-    def begin(self, name: str) -> tuple[bytes, int]:
-        """Start the stream of one test or fixture; return what to give :meth:`go_back`."""
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Read the stream of one test or fixture, and then go on with the one that was interrupted."""
         before = self._name, self._calls
         self._name, self._calls = name.encode(), 0
-        return before
-
-    def go_back(self, before: tuple[bytes, int]) -> None:
-        """Go on with the stream that was interrupted."""
-        self._name, self._calls = before
+        try:
+            yield
+        finally:
+            self._name, self._calls = before
 
     def read(self, count: int) -> bytes:
         """Return the next ``count`` bytes of the running test's stream."""
@@ -62,8 +61,8 @@ class Turns:
     """Let workers compile the kernels of a file one after the other: all but the first find the machine code on disk.
 
     Left alone they compile the same kernels at the same time; and numba's index of a kernel, which they write without
-    a lock, can name the code of one signature for another. No file of kernels imports one that imports it, so nobody
-    waits for whoever waits for him.
+    a lock, can name the code of one signature for another. No two files of kernels import each other: nobody waits for
+    ever.
     """
 
     def __init__(self) -> None:
@@ -107,10 +106,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run what races real processes (servers, signals, clusters, browsers) first, and let it try twice.
 
-    First, because it waits more than it computes, and other workers compute meanwhile; and because what is first is
-    never given to another worker, so that there is one cluster of Spark. The summary names who tried twice (R). A
-    second failure counts. The random bits are the same in both, so that no statistical verdict gets a second chance;
-    ``make test-full`` gives none at all, and neither do mutants, which are run without plugins.
+    First, because other workers compute while it waits, and because what is first is never given to another worker, so
+    that there is one cluster of Spark. The random bits are the same in both tries: no statistical verdict gets a second
+    chance. ``make test-full`` gives none at all, and neither do mutants, which are run without plugins.
     """
     home = Path(__file__).parent / "integration"
     items.sort(key=lambda item: (home not in item.path.parents, item.path.name != "test_spark.py"))
@@ -124,8 +122,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Give each test a stream named after it, whichever worker runs it and whatever ran before."""
-    _BITS.begin(item.nodeid)
-    return (yield)
+    with _BITS.of(item.nodeid):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -141,11 +139,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> Iterator[None]:
     """Give a fixture that several tests share a stream of its own: which test asks first is chance."""
-    before = _BITS.begin(f"{fixturedef.baseid} {fixturedef.argname} {request.node.nodeid}")
-    try:
+    with _BITS.of(f"{fixturedef.baseid} {fixturedef.argname} {request.node.nodeid}"):
         return (yield)
-    finally:
-        _BITS.go_back(before)
 
 
 @pytest.fixture

@@ -41,8 +41,7 @@ class Block:
 
 def blocks(page: Path) -> list[Block]:
     """Return the fenced blocks of a page."""
-    found, lines, start, before = [], [], None, ""
-    language = ""
+    found, lines, start, before, language = [], [], None, "", ""
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
         fence = _FENCE.match(line)
         if start is None and fence:
@@ -161,9 +160,5 @@ def assert_alike(expected: str, printed: str, where: str) -> None:
 
 
 def _shape(text: str) -> list[str]:
-    lines = []
-    for line in text.splitlines():
-        bare = re.sub(r"[─━═\s]+", " ", _NUMBER.sub("0", _DIGEST.sub("digest", line))).strip()
-        if bare:
-            lines.append(bare)
-    return lines
+    plain = (_NUMBER.sub("0", _DIGEST.sub("digest", line)) for line in text.splitlines())
+    return [bare for line in plain if (bare := re.sub(r"[─━═\s]+", " ", line).strip())]

@@ -7,6 +7,7 @@ spread, by its whole distribution, and by how it goes with every other draw of t
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
@@ -31,30 +32,26 @@ _SHIFTED, _SHIFTED_OVER_RUNS = 2**17, 2**15
 Array = np.ndarray[Any, Any]
 
 
-class Law:
+class Law(ABC):
     """A law of integers. The size of a draw has mean 1 and a known variance, and LESS of the noise a known mean."""
 
     less: float = LESS
 
     @property
+    @abstractmethod
     def variance(self) -> float:
         """The variance of the size of one draw."""
-        raise NotImplementedError
 
+    @abstractmethod
     def below(self, z: Array) -> Array:
         """P(Z ≤ z)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sizes(self, z: Array) -> Array:
         """A number for each draw that grows with it."""
-        raise NotImplementedError
 
     def limits(self, draws: int) -> tuple[float, float]:
-        """Within which the mean size of so many draws lies, but for WRONG.
-
-        The mean of n squares of Gaussian draws, and of n exponential sizes, follows a gamma law; that of other sizes
-        nearly does.
-        """
+        """Within which the mean size of so many draws lies, but for WRONG: it follows a gamma law, or nearly does."""
         shape = draws / self.variance
         return float(gamma.ppf(WRONG / 2, shape)) / shape, float(gamma.isf(WRONG / 2, shape)) / shape
 
@@ -145,8 +142,7 @@ def law_of(stated: Any) -> Law:
 def problems(drawn: Mapping[str, Array], laws: Mapping[str, Law]) -> list[str]:
     """Say what is wrong with draws: for each part, runs × numbers. Wrongly with a probability below 3e-8 a part.
 
-    *Spread*: the limits of its mean size. *Law*: the inequality of Dvoretzky, Kiefer, Wolfowitz and Massart, which also
-    holds for integers. *Dependence*: see there.
+    The law is held to the inequality of Dvoretzky, Kiefer, Wolfowitz and Massart, which also holds for integers.
     """
     found = []
     for name, draws in drawn.items():
@@ -169,10 +165,9 @@ def placed(draws: Array, law: Law) -> Array:
 def dependence(places: Mapping[str, Array]) -> list[str]:
     """Say which parts go together that should not; places are runs × numbers in [−1, 1]. Wrongly once in 10⁸ times.
 
-    A place has mean 0 and a variance of at most 1/3. The mean of the product of two, and of their sizes, is held to
-    Bernstein's inequality: number by number over the runs, where there are enough runs to see anything, of one run and
-    of a run with the next; and at all distances in a row of all draws of a part, or between two parts. One draw that is
-    used for two parts, chunks or releases gives 1/3, which is far outside.
+    The mean of the product of two places, and of their sizes, is held to Bernstein's inequality: number by number over
+    the runs, of one run and of a run with the next; and at all distances in a row of all draws of a part, or between
+    two parts. One draw that is used twice gives 1/3, which is far outside.
     """
     return _compared(places) + _shifted(places)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,56 +71,51 @@ def envelope_for(**arrays: tuple[list[int], str]) -> dict[str, Any]:
 def headers(original: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Change what a header says of a receipt, one thing at a time; none of it is what was drawn, asked and promised."""
 
-    def changed(what: str, change: Callable[[dict[str, Any]], object]) -> tuple[str, dict[str, Any]]:
+    def changed(what: str, *path: Any, drop: Any = None, scale: tuple[str, float] | None = None, **put: Any) -> Any:
         header = copy.deepcopy(original)
-        change(header)
+        place = _at(header, path)
+        place.update(put) if put else None
+        if drop is not None:
+            place.pop(drop)
+        if scale is not None:
+            place[scale[0]] *= scale[1]
         return what, header
 
-    for place in range(len(_receipts(original))):
-        asked = _receipts(original)[place]["asked"]
-        name = "rho" if asked["rho"] is not None else "epsilon"
-        yield changed(f"a smaller {name}", lambda h, i=place, n=name: _scale(_receipts(h)[i]["asked"], n, 0.9))
-        yield changed("no law", lambda h, i=place: _receipts(h)[i].update(laws=[]))
-        yield changed("a law twice", lambda h, i=place: _receipts(h)[i]["laws"].append(_receipts(h)[i]["laws"][0]))
-        yield changed("one law less", lambda h, i=place: _receipts(h)[i]["laws"].pop())
-        for number, law in enumerate(_receipts(original)[place]["laws"]):
-
-            def of(header: dict[str, Any], i: int = place, j: int = number) -> dict[str, Any]:
-                found: dict[str, Any] = _receipts(header)[i]["laws"][j]
-                return found
-
+    several = "receipts" in original
+    for number, receipt in enumerate(original["receipts"] if several else [original["receipt"]]):
+        here: tuple[Any, ...] = ("receipts", number) if several else ("receipt",)
+        name = "rho" if receipt["asked"]["rho"] is not None else "epsilon"
+        yield changed(f"a smaller {name}", *here, "asked", scale=(name, 0.9))
+        yield changed("no law", *here, laws=[])
+        yield changed("a law twice", *here, laws=[*receipt["laws"], receipt["laws"][0]])
+        yield changed("one law less", *here, "laws", drop=-1)
+        for place, law in enumerate(receipt["laws"]):
+            of = (*here, "laws", place)
             other = {"add_remove": "replace", "replace": "add_remove"}[law["neighbours"]]
-            yield changed("another relation", lambda h, of=of, other=other: of(h).update(neighbours=other))
-            yield changed("a cost", lambda h, of=of: of(h).update(costs=[]))
-            yield changed("a law of another class", lambda h, of=of: of(h).update(type="Unit"))
+            yield changed("another relation", *of, neighbours=other)
+            yield changed("a cost", *of, costs=[])
+            yield changed("a law of another class", *of, type="Unit")
             for field in law:
-                yield changed(f"{law['type']} without {field}", lambda h, of=of, field=field: of(h).pop(field))
-            for path, kind in _noises(law):
-                field, factor = ("sigma", 0.9) if kind == "RoundedGaussian" else ("epsilon", 1.1)
-                yield changed(
-                    f"less noise at {path}", lambda h, of=of, p=path, f=field, x=factor: _scale(_at(of(h), p), f, x)
-                )
-            for path in _moves(law):
-                for field in ("l1", "squared", "cells", "most"):
+                yield changed(f"{law['type']} without {field}", *of, drop=field)
+            for path, kind in _typed(law):
+                if kind in ("RoundedGaussian", "DiscreteLaplace"):
+                    less = ("sigma", 0.9) if kind == "RoundedGaussian" else ("epsilon", 1.1)
+                    yield changed(f"less noise at {path}", *of, *path, scale=less)
+                for field in ("l1", "squared", "cells", "most") if kind == "Move" else ():
                     if _at(law, path)[field] > 1:
-                        words = f"a smaller {field} at {path}"
-                        yield changed(words, lambda h, of=of, p=path, f=field: _at(of(h), p).update({f: 1}))
+                        yield changed(f"a smaller {field} at {path}", *of, *path, **{field: 1})
     if isinstance(original.get("guarantee"), dict):
-        yield changed("a smaller stated epsilon", lambda h: _scale(h["guarantee"], "epsilon", 0.9))
-        yield changed(
-            "a smaller stated cost", lambda h: h["guarantee"].update(costs=[{"kind": "pure", "epsilon": 0.001}])
-        )
-        yield changed("no guarantee", lambda h: h.pop("guarantee"))
-    if "receipts" in original:
-        yield changed("no receipt", lambda h: h.update(receipts=[]))
-
-
-def _receipts(header: dict[str, Any]) -> list[dict[str, Any]]:
-    return header["receipts"] if "receipts" in header else [header["receipt"]]
-
-
-def _scale(values: dict[str, Any], name: str, factor: float) -> None:
-    values[name] *= factor
+        yield changed("a smaller stated epsilon", "guarantee", scale=("epsilon", 0.9))
+        yield changed("a smaller stated cost", "guarantee", costs=[{"kind": "pure", "epsilon": 0.001}])
+        for name, value in {"neighbours": "replace", "max_keys": 7, "level": "user", "max_weight": 0.5}.items():
+            if original["guarantee"]["unit"][name] != value:
+                yield changed(f"another {name} of its unit", "guarantee", "unit", **{name: value})
+        if original["guarantee"].get("caveat"):
+            yield changed("no condition", "guarantee", caveat=None)
+        yield changed("no guarantee", drop="guarantee")
+    if several:
+        yield changed("no receipt", receipts=[])
+        yield changed("a receipt less", "receipts", drop=0)
 
 
 def _at(value: Any, path: tuple[Any, ...]) -> Any:
@@ -139,11 +134,3 @@ def _typed(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, 
     elif isinstance(value, list):
         for place, each in enumerate(value):
             yield from _typed(each, (*path, place))
-
-
-def _noises(law: dict[str, Any]) -> Iterator[tuple[tuple[Any, ...], str]]:
-    return (found for found in _typed(law) if found[1] in ("RoundedGaussian", "DiscreteLaplace"))
-
-
-def _moves(law: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-    return (path for path, kind in _typed(law) if kind == "Move")

@@ -5,12 +5,9 @@ from __future__ import annotations
 import bz2
 import contextlib
 import gzip
-import io
 import json
 import os
-import shlex
 import sqlite3
-import sys
 import tempfile
 import uuid
 import zipfile
@@ -30,7 +27,7 @@ import pyarrow.feather
 import pyarrow.parquet
 
 import dpsketch as dps
-from dpsketch.cli import main
+from doc_pages import run_command
 from dpsketch.errors import DpsketchError
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "inputs.md"
@@ -166,8 +163,7 @@ def outcome(form: Form) -> str:
 
 def _by_shell(form: Form) -> str:
     form.made()
-    budget = ["--epsilon", "1", "--delta", "1e-6", "--no-ledger", "-o", "out.dps"]
-    code, said = _run(["dpsketch", "run", "histogram", *shlex.split(form.shell), *budget])
+    code, said = run_command(f"dpsketch run histogram {form.shell} --epsilon 1 --delta 1e-6 --no-ledger -o out.dps")
     if code:
         return said.strip().splitlines()[-1].removeprefix("dpsketch: ")
     return _accepted(dps.load("out.dps"), form)
@@ -188,20 +184,6 @@ def _accepted(private: Any, form: Form) -> str:
     named = [key for key in private.keys if private.estimate([key]).value[0] == private.estimate([form.key]).value[0]]
     assert named, form.name
     return f"accepted, as `{named[0]!r}`"
-
-
-def _run(words: list[str]) -> tuple[int, str]:
-    out, arguments = io.StringIO(), sys.argv
-    sys.argv = words
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-            main()
-        code: Any = 0
-    except SystemExit as stop:
-        code = stop.code
-    finally:
-        sys.argv = arguments
-    return int(code or 0), out.getvalue()
 
 
 def page() -> str:

@@ -32,15 +32,10 @@ def numbers_of(release: Any) -> dict[str, np.ndarray[Any, Any]]:
     return {name: each.astype(np.float64) for name, each in numbers.items() if each.size and each.dtype.kind in "if"}
 
 
-def bounds_of(spec: Any) -> dict[str, Any]:
-    """Return how far each table of a spec lies apart from that of a neighbouring dataset, at most."""
-    return {table.name: table.between(spec.unit.neighbours) for table in spec.tables()}
-
-
 def bound_of(spec: Any) -> Any:
-    """Return the same of a spec with one table."""
-    (bound,) = bounds_of(spec).values()
-    return bound
+    """Return how far the one table of a spec lies apart from that of a neighbouring dataset, at most."""
+    (table,) = spec.tables()
+    return table.between(spec.unit.neighbours)
 
 
 def restated(release: Any, name: str, table: Any = None, noise: Any = None) -> Any:

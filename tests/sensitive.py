@@ -11,13 +11,20 @@ import pyarrow as pa
 
 import dpsketch as dps
 from dpsketch import files
-from dpsketch.sketches.countsketch import ContinualCountSketch
+from dpsketch.noise import seeded_noise_for_tests_only
 
 RECORD = dps.per_record(max_weight=4)
 USER = dps.per_user(max_keys=2, max_weight=4)
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
 Records = tuple[Any, dict[str, Any]]
+
+
+def unit_of(level: str, neighbours: Any = "add_remove", *, keys: int = 2, weight: float = 1.0) -> dps.Unit:
+    """Return the unit of a level; records have one key."""
+    if level == "user":
+        return dps.per_user(max_keys=keys, max_weight=weight, neighbours=neighbours)
+    return dps.per_record(max_weight=weight, neighbours=neighbours)
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,11 @@ class Row:
         for each in which:
             self.add(sketch, each)
         return sketch
+
+    def seeded(self, *which: int) -> Any:
+        """Fill a sketch whose secret, or noise of a state, is the same each time."""
+        with seeded_noise_for_tests_only(7):
+            return self.filled(*which)
 
     def add(self, sketch: Any, which: int) -> None:
         self.give(sketch, *self.batches[which])
@@ -68,11 +80,21 @@ def _column(values: Any) -> Any:
     return pa.chunked_array(values) if hasattr(values, "__arrow_c_stream__") else pa.array(values)
 
 
+def written(sketch: Any) -> bytes:
+    """Return a sketch as its file, with the secret that it may have."""
+    moments = isinstance(sketch, dps.MomentSketch | dps.MomentProfile)
+    data: bytes = sketch.to_sensitive_bytes(**({"include_secret": True} if moments else {}))
+    return data
+
+
+def copied(sketch: Any) -> Any:
+    """Return what a reader of its file has."""
+    return type(sketch).from_sensitive_bytes(written(sketch))
+
+
 def everything(sketch: Any) -> tuple[Any, ...]:
     """All that a sensitive sketch holds, but for the ids that tell partials apart: equal content, equal answers."""
-    moments = isinstance(sketch, dps.MomentSketch | dps.MomentProfile)
-    data = sketch.to_sensitive_bytes(include_secret=True) if moments else sketch.to_sensitive_bytes()
-    return everything_in(data)
+    return everything_in(written(sketch))
 
 
 def everything_in(data: bytes) -> tuple[Any, ...]:
@@ -116,6 +138,7 @@ def _points(user: bool) -> tuple[Records, Records, Records]:
     return batch(0.0), batch(1.0), batch(2.0)
 
 
+CELLS: dict[str, Any] = {"kernel": dps.kernels.Euclidean(dim=2, bandwidth=2.0), "rows": 4, "width": 8}
 FEATURES: dict[str, dict[str, Any]] = {
     "fourier": {"kernel": dps.kernels.Gaussian(2, 2.0), "rows": 4, "features": "fourier"},
     "series": {"kernel": dps.kernels.Gaussian(2, 9.0), "bounds": (0, 20)},
@@ -151,25 +174,25 @@ def _tables() -> list[Row]:
     ]
 
 
+def _table_of(unit: dps.Unit) -> dps.Table:
+    user: dict[str, Any] = {"user": "user", "max_keys": unit.max_keys} if unit.level == "user" else {}
+    return dps.Table(by="group", columns=[dps.users() if user else dps.count()], **user)
+
+
 def _rows() -> list[Row]:
     rows = []
-    plane = dps.kernels.Euclidean(dim=2, bandwidth=2.0)
     for level, unit in (("record", RECORD), ("user", USER)):
         user = level == "user"
         once = dps.per_user(max_keys=2) if user else dps.per_record()
         keys, unweighted, texts = _keys(user), _keys(user, weights=False), _keys(user, text=True)
+        plain = _keys(user, weights=False, text=True)
 
         def start(make: Callable[..., Any], *, unit: Any = unit, **options: Any) -> Callable[[], Any]:
             return lambda: make(unit=unit, **options)
 
         rows += [
             Row(f"histogram {level}", start(dps.Histogram), texts, _release),
-            Row(
-                f"histogram-votes {level}",
-                start(dps.VoteHistogram, max_counters=16, unit=once),
-                _keys(user, weights=False, text=True),
-                _release,
-            ),
+            Row(f"histogram-votes {level}", start(dps.VoteHistogram, max_counters=16, unit=once), plain, _release),
             Row(f"counts {level}", start(dps.CountSketch, rows=3, width=16), texts, _release),
             Row(f"heavy {level}", start(dps.HeavyHitters, rows=3, width=16, key_bits=12), keys, _release),
             Row(f"ranges {level}", start(dps.RangeSketch, rows=3, width=16, bits=14), keys, _release),
@@ -179,48 +202,39 @@ def _rows() -> list[Row]:
             Row(f"moments {level}", start(dps.MomentProfile, p=[0.5, 1], size=20), keys, _pure_release),
             Row(f"distinct {level}", start(dps.DistinctSketch, buckets=16), unweighted, _release),
             Row(f"distinct-set {level}", start(dps.DistinctSet), unweighted, _release),
-            Row(
-                f"density {level}",
-                start(dps.DensitySketch, kernel=plane, rows=4, width=8, unit=once),
-                _points(user),
-                _release,
-            ),
             *(
                 Row(f"density {name} {level}", start(dps.DensitySketch, unit=once, **more), _points(user), _release)
                 for name, more in FEATURES.items()
             ),
+            Row(f"density {level}", start(dps.DensitySketch, unit=once, **CELLS), _points(user), _release),
         ]
     rows += _tables()
     auto = dps.per_user("auto", max_weight=4)
     rows.append(Row("histogram auto user", lambda: dps.Histogram(unit=auto), _keys(True, text=True), _release))
     sizes = {"rows": 3, "width": 8, "unit": RECORD, "key_type": "int", **BUDGET}
-    rows += [
-        Row(
-            "continual",
-            lambda: ContinualCountSketch(days=4, **sizes),
-            _keys(False),
-            lambda sketch: sketch.publish_day(),
-            merges=False,
-        ),
-        Row(
-            "continual histogram",
-            lambda: dps.ContinualSketch(
-                dps.Histogram(unit=RECORD, key_type="int"), keys=range(9), days=4, epsilon=1.0, delta=1e-6
-            ),
-            _keys(False),
-            lambda sketch: sketch.publish_day(),
-            merges=False,
-        ),
-        Row(
-            "pan-private",
-            lambda: dps.PanPrivateCountSketch(**sizes),
-            _keys(False),
-            lambda sketch: sketch.publish(),
-            merges=False,
-        ),
-    ]
+
+    def days() -> Any:
+        return dps.ContinualSketch(dps.Histogram(unit=RECORD, key_type="int"), keys=range(9), days=4, **BUDGET)
+
+    for name, begin, publish in (
+        ("continual", lambda: dps.ContinualCountSketch(days=4, **sizes), lambda sketch: sketch.publish_day()),
+        ("continual histogram", days, lambda sketch: sketch.publish_day()),
+        ("pan-private", lambda: dps.PanPrivateCountSketch(**sizes), lambda sketch: sketch.publish()),
+    ):
+        rows.append(Row(name, begin, _keys(False), publish, merges=False))
     return rows
 
 
 ROWS = _rows()
+# An empty sketch of every kind that can be published day after day, by its unit, and what is counted on a day.
+DAILY: dict[str, tuple[Callable[[dps.Unit], Any], Any]] = {
+    "histogram": (lambda unit: dps.Histogram(unit=unit, key_type="int"), [1, 2]),
+    "counts": (lambda unit: dps.CountSketch(rows=3, width=16, unit=unit, key_type="int"), [1, 2]),
+    "heavy": (lambda unit: dps.HeavyHitters(rows=3, width=16, key_bits=12, unit=unit), [1, 2]),
+    "density": (lambda unit: dps.DensitySketch(unit=unit, **CELLS), [[0.5, 0.5], [1.0, 2.0]]),
+    "ranges": (lambda unit: dps.RangeSketch(bits=6, unit=unit), [1, 2]),
+    "table": (_table_of, pa.table({"group": [1, 2], "user": ["ann", "bob"]})),
+}
+# Public lists, of kinds that need one.
+LISTS: dict[str, Any] = {"table": {"keys": [1, 2]}}
 MERGING = [row for row in ROWS if row.merges]

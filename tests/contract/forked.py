@@ -9,7 +9,9 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -25,10 +27,13 @@ from dpsketch.privacy import Budget
 from dpsketch.sketches.continual.folder import StreamFolder
 from sensitive import ROWS, Row
 
-Outcomes = dict[str, str]
+Action = Callable[[], object]
+# What a child tries with what its parent holds, under "its own" with what it made itself; and what the parent does.
+Held = tuple[dict[str, Action], Action]
+TEA = ["tea"]
 
 
-def outcome(action: Callable[[], object]) -> str:
+def outcome(action: Action) -> str:
     """Say how an action ended: refused as a copy, refused for another reason, or done."""
     try:
         action()
@@ -39,147 +44,90 @@ def outcome(action: Callable[[], object]) -> str:
     return "done"
 
 
-def in_child(work: Callable[[], Outcomes]) -> Outcomes:
-    """Return what a forked child says that it could do."""
+def in_child(actions: dict[str, Action]) -> dict[str, str]:
+    """Return how actions ended in a forked child."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            os.write(writing, json.dumps(work()).encode())
+            os.write(writing, json.dumps({name: outcome(action) for name, action in actions.items()}).encode())
         finally:
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as said:
-        found: Outcomes = json.loads(said.read() or b'{"the child": "died"}')
+        found: dict[str, str] = json.loads(said.read() or b'{"the child": "died"}')
     os.waitpid(child, 0)
     return found
 
 
-def public_methods(thing: object) -> list[str]:
-    return [
-        name
-        for name in dir(type(thing))
-        if not name.startswith("_") and isinstance(getattr(type(thing), name), FunctionType)
-    ]
+def of_a_sketch(row: Row) -> Held:
+    """All its methods, and a partial that was started for it."""
+    sketch, kind = row.filled(0), type(row.start())
+    methods = [name for name in dir(kind) if name[0] != "_" and isinstance(getattr(kind, name), FunctionType)]
+    # The refusal comes before the arguments are looked at.
+    tried: dict[str, Action] = {name: getattr(sketch, name) for name in methods}
+    tried |= {"add": lambda: row.add(sketch, 1), "show": lambda: row.publish(sketch)}
+    if row.merges:
+        partner = row.partner(sketch, 1)
+        tried |= {"merge into it": lambda: sketch.merge(partner), "merge it": lambda: row.filled(1).merge(partner)}
+    return {**tried, "its own": lambda: row.publish(row.filled(1))}, lambda: row.publish(sketch)
 
 
-def of_a_sketch(row: Row) -> dict[str, Any]:
-    """Try all methods of a sketch, and of a partial that was started for it, in a child; then publish in both."""
-    sketch = row.filled(0)
-    partner = row.partner(sketch, 1) if row.merges else None
-
-    def work() -> Outcomes:
-        mine = row.filled(1)
-        # The refusal comes before the arguments are looked at.
-        tried = {name: outcome(getattr(sketch, name)) for name in public_methods(sketch)}
-        tried |= {"add": outcome(lambda: row.add(sketch, 1)), "show": outcome(lambda: row.publish(sketch))}
-        if partner is not None:
-            tried["merge into it"] = outcome(lambda: sketch.merge(partner))
-            tried["merge it"] = outcome(lambda: mine.merge(partner))
-        tried["its own"] = outcome(lambda: row.publish(mine))
-        return tried
-
-    return {"child": in_child(work), "parent": outcome(lambda: row.publish(sketch))}
-
-
-def of_a_client() -> dict[str, Any]:
+def others(folder: str, held: ExitStack) -> Iterator[tuple[str, Held]]:
+    """Yield what else a process may hold; the parent holds a stream's folder until the stack is closed."""
     client = local.Client(local.SubsetHashing(epsilon=1.0, max_items=2), budget=1.0)
+    tried: dict[str, Action] = {
+        "report": lambda: client.report(TEA),
+        "spent": lambda: client.spent,
+        "guarantee": lambda: client.guarantee,
+        "its own": lambda: local.Client(client.protocol, budget=1.0).report(TEA),
+    }
+    yield "client", (tried, lambda: client.report(TEA))
 
-    def work() -> Outcomes:
-        own = local.Client(client.protocol, budget=1.0)
-        return {
-            "report": outcome(lambda: client.report(["tea"])),
-            "spent": outcome(lambda: client.spent),
-            "guarantee": outcome(lambda: client.guarantee),
-            "its own": outcome(lambda: own.report(["tea"])),
-        }
+    # Its file counts for all processes: the child spends what is left, and the parent sees it.
+    filed = local.Client(client.protocol, 1.0, Path(folder) / "device")
+    yield "client with a file", ({"its own": lambda: filed.report(TEA)}, lambda: filed.report(["milk"]))
 
-    return {"child": in_child(work), "parent": outcome(lambda: client.report(["milk"]))}
-
-
-def of_a_client_with_a_file() -> dict[str, Any]:
-    """The file counts for all processes: the child spends what is left, and the parent sees it."""
-    with tempfile.TemporaryDirectory() as folder:
-        client = local.Client(local.SubsetHashing(epsilon=1.0, max_items=2), 1.0, Path(folder) / "device")
-        child = in_child(lambda: {"its own": outcome(lambda: client.report(["tea"]))})
-        return {"child": child, "parent": outcome(lambda: client.report(["milk"])), "spent": client.spent}
-
-
-def of_a_permit() -> dict[str, Any]:
     spec, budget = dps.CountSketch(rows=3, width=8, unit=dps.per_record()).spec, Budget(1.0, 0)
     permit = Permit.pay(spec, spec.laws(budget), budget, Account(), note="test")
     table = {"counters": np.zeros((3, 8), np.int64)}
-    child = in_child(lambda: {"draw_all": outcome(lambda: permit.draw_all(table))})
-    return {"child": child, "parent": outcome(lambda: permit.draw_all(table))}
+    yield "permit", ({"draw_all": lambda: permit.draw_all(table)}, lambda: permit.draw_all(table))
 
+    def fitted() -> Any:
+        model = dps.DensityClassifier(epsilon=1.0, delta=1e-6, classes=["a", "b"], unit=dps.per_record())
+        return model.partial_fit([[1.0, 0.0], [0.0, 1.0]] * 50, ["a", "b"] * 50, classes=["a", "b"])
 
-def of_a_classifier() -> dict[str, Any]:
-    points, labels = [[1.0, 0.0], [0.0, 1.0]] * 50, ["a", "b"] * 50
-    terms: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "classes": ["a", "b"], "unit": dps.per_record()}
+    model = fitted()
+    yield "classifier", ({"release": model.release, "its own": lambda: fitted().release()}, model.release)
 
-    def started() -> Any:
-        return dps.DensityClassifier(**terms).partial_fit(points, labels, classes=["a", "b"])
-
-    model = started()
-    child = in_child(lambda: {"release": outcome(model.release), "its own": outcome(lambda: started().release())})
-    return {"child": child, "parent": outcome(model.release)}
-
-
-def of_a_stream_folder() -> dict[str, Any]:
-    """Forked while its parent holds the folder: the child would hold it as well."""
-    shape: dict[str, Any] = {"rows": 1, "width": 4, "unit": dps.per_record(), "key_type": "text"}
-
-    def started() -> Any:
+    def stream() -> Any:
+        shape: dict[str, Any] = {"rows": 1, "width": 4, "unit": dps.per_record(), "key_type": "text"}
         return dps.ContinualCountSketch(days=3, **shape, epsilon=1.0, delta=1e-6)
 
-    with tempfile.TemporaryDirectory() as place:
-        folder = StreamFolder(place)
-        folder.begin(started())
-
-        def publish() -> None:
-            sketch = folder.load()
-            sketch.update(["tea"])
-            folder.publish(sketch)
-
-        def hold() -> None:
-            with folder.held():
-                pass
-
-        def work() -> Outcomes:
-            return {
-                "load": outcome(folder.load),
-                "publish": outcome(publish),
-                "publish its own": outcome(lambda: folder.publish(started())),
-                "begin": outcome(lambda: folder.begin(started())),
-                "token": outcome(folder.token),
-                "hold": outcome(hold),
-            }
-
-        with folder.held():
-            child = in_child(work)
-            parent = outcome(publish)
-        child |= {f"{name}, later": said for name, said in in_child(work).items()}
-    return {"child": child, "parent": parent}
+    days = StreamFolder(Path(folder) / "stream")
+    days.begin(stream())
+    tried = {
+        "load": days.load,
+        "publish": lambda: days.publish(days.load()),
+        "publish its own": lambda: days.publish(stream()),
+        "begin": lambda: days.begin(stream()),
+        "token": days.token,
+        "hold": lambda: days.held().__enter__(),
+    }
+    held.enter_context(days.held())
+    yield "stream folder", (tried, lambda: days.publish(days.load()))
+    held.close()
+    yield "stream folder, later", (tried, days.load)
 
 
-def of_a_grandchild() -> dict[str, Any]:
-    """A child's own sketch is a copy in the child's child."""
-    row = ROWS[0]
-
-    def work() -> Outcomes:
-        mine = row.filled(0)
-        below = in_child(lambda: {"show": outcome(lambda: row.publish(mine))})
-        return {**below, "its own": outcome(lambda: row.publish(mine))}
-
-    return {"child": in_child(work), "parent": "done"}
+def main() -> None:
+    """Say what each child was allowed, and then its parent."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as held:
+        for name, (tried, goes_on) in chain(((row.name, of_a_sketch(row)) for row in ROWS), others(folder, held)):
+            found[name] = {"child": in_child(tried), "parent": outcome(goes_on)}
+    json.dump(found, sys.stdout)
 
 
 if __name__ == "__main__":
-    found = {row.name: of_a_sketch(row) for row in ROWS}
-    found["client"] = of_a_client()
-    found["client with a file"] = of_a_client_with_a_file()
-    found["permit"] = of_a_permit()
-    found["classifier"] = of_a_classifier()
-    found["stream folder"] = of_a_stream_folder()
-    found["grandchild"] = of_a_grandchild()
-    json.dump(found, sys.stdout)
+    main()

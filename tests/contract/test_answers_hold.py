@@ -1,4 +1,4 @@
-"""What a release answers holds in every view of it: rows, others, roll-ups, changes, absent keys, limits and blanks.
+"""What a release answers holds: its intervals are as wide as the law says, and so is every view of it.
 
 Draws repeat from run to run. Each test states how often fresh draws would fail it.
 """
@@ -6,6 +6,7 @@ Draws repeat from run to run. Each test states how often fresh draws would fail 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,10 @@ import dpsketch as dps
 from dpsketch.answers import compare
 from dpsketch.errors import InvalidInput
 from dpsketch.laws.corners import CornerTable
+from drawn import law_of
 
 GAUSSIAN: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+ONE = dps.per_record()
 
 
 @pytest.mark.statistical
@@ -68,33 +71,30 @@ def test_sums_and_blanks_are_the_same_for_numbers_of_the_other_sign(sign: int) -
     assert abs(kept["sum_v"] - sign * 2000) < 500
 
 
-@pytest.mark.parametrize("clause", ["LIMIT 2", "LIMIT 2 OFFSET 3", "LIMIT 9 OFFSET 4", "OFFSET 2", "LIMIT 0"])
-def test_limits_show_the_rows_that_a_list_has_there(clause: str) -> None:
-    records = pa.table({"a": [name for name in "abcdef" for _ in range(500)]})
-    words = clause.split()
-    first = int(words[words.index("OFFSET") + 1]) if "OFFSET" in words else 0
-    most = int(words[words.index("LIMIT") + 1]) if "LIMIT" in words else 6
+@pytest.mark.parametrize(
+    ("clause", "names"), [("LIMIT 2 OFFSET 3", "de"), ("LIMIT 9 OFFSET 4", "ef"), ("OFFSET 2", "cdef"), ("LIMIT 0", "")]
+)
+def test_limits_show_the_rows_that_a_list_has_there(clause: str, names: str) -> None:
+    records = pa.table({"a": list("abcdef") * 500})
     found = dps.sql(f"SELECT a, COUNT(*) AS n FROM f GROUP BY a ORDER BY a {clause}", {"f": records}, **GAUSSIAN)
-    assert found.to_arrow().column("a").to_pylist() == list("abcdef")[first : first + most]
+    assert "".join(found.to_arrow().column("a").to_pylist()) == names
 
 
 def test_means_over_users_and_over_records_are_not_compared() -> None:
     records = pa.table({"a": ["x"] * 4000, "u": [0] * 2000 + list(range(1, 2001)), "v": [10.0] * 2000 + [0.0] * 2000})
-    found = []
-    for over in ("users", "records"):
-        column = dps.mean("v", bounds=(0, 10), over=over)  # type: ignore[arg-type]
-        table = dps.Table(by="a", columns=[column], user="u", max_keys=1, max_records=2000)
+    columns = [dps.mean("v", bounds=(0, 10), over=over) for over in ("users", "records")]  # type: ignore[arg-type]
+    tables = [dps.Table(by="a", columns=[column], user="u", max_keys=1, max_records=2000) for column in columns]
+    for table in tables:
         table.update(records)
-        found.append(table.release(epsilon=5.0, delta=1e-6, groups=["x"]))
+    users, others = (table.release(epsilon=5.0, delta=1e-6, groups=["x"]) for table in tables)
     with pytest.raises(InvalidInput):
-        compare(found[0], found[1], ["x"], 0.95)
+        compare(users, others, ["x"], 0.95)
 
 
 def test_a_change_of_a_quantile_has_the_doubt_of_both_ends() -> None:
-    stream = dps.ContinualSketch(dps.RangeSketch(bits=10, unit=dps.per_record()), days=4, **GAUSSIAN)
+    stream = dps.ContinualSketch(dps.RangeSketch(bits=10, unit=ONE), days=4, **GAUSSIAN)
     stream.day(list(range(100)) * 20)
-    series = stream.day(list(range(200)) * 20)
-    del series
+    stream.day(list(range(200)) * 20)
     later, before = (stream.between(day, day).quantile(0.5, confidence=0.975) for day in (2, 1))
     change = stream.change(0.5, (2, 2), (1, 1))
     assert change.low[0] <= later.low - before.high
@@ -102,7 +102,7 @@ def test_a_change_of_a_quantile_has_the_doubt_of_both_ends() -> None:
 
 
 def test_the_change_of_a_key_that_was_not_found_reaches_below_zero() -> None:
-    stream = dps.ContinualSketch(dps.Histogram(unit=dps.per_record(), key_type="text"), days=4, **GAUSSIAN)
+    stream = dps.ContinualSketch(dps.Histogram(unit=ONE, key_type="text"), days=4, **GAUSSIAN)
     stream.day(["a"] * 500 + ["q"] * 15)
     stream.day(["a"] * 500)
     assert "q" not in stream.total().keys
@@ -121,3 +121,58 @@ def test_a_name_of_one_user_on_many_days_is_not_shown() -> None:
     names = stream.total().keys
     assert "known" in names
     assert "secret" not in names
+
+
+# Where an answer's error is the stated noise alone, its interval is exactly as wide as that law says.
+
+SMALL = {"epsilon": 0.002}
+
+
+def listed(form: Any, delta: float) -> tuple[Any, Any]:
+    histogram = dps.Histogram(unit=ONE, key_type="int")
+    histogram.update([7], counts=[10**7])
+    release = histogram.release(**SMALL, delta=delta, keys=[7], form=form, others=True)
+    return lambda confidence: release.estimate([7], confidence=confidence), release.noise
+
+
+def distinct(budget: dict[str, float]) -> tuple[Any, Any]:
+    sketch = dps.DistinctSet(unit=ONE)
+    sketch.update(np.arange(200_000))
+    release = sketch.release(**budget)
+    return release.interval, release.noise
+
+
+def series() -> tuple[Any, Any]:
+    stream = dps.ContinualSketch(
+        dps.Histogram(unit=ONE, key_type="int"), keys=[7], days=2, design="daily", **SMALL, delta=1e-6
+    )
+    stream.day([7], counts=[10**7])
+    found = stream.series()
+    return lambda confidence: found.between(1, 1).estimate([7], confidence=confidence), found.law.noise
+
+
+CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "histogram, gaussian": lambda: listed("gaussian", 1e-6),
+    "histogram, laplace": lambda: listed("laplace", 1e-6),
+    "distinct-set, laplace": lambda: distinct({**SMALL, "delta": 0.0}),
+    "distinct-set, gaussian": lambda: distinct({"rho": 1e-6}),
+    "a day of a series": series,
+}
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
+@pytest.mark.parametrize("name", CASES)
+def test_an_interval_is_as_wide_as_its_law(name: str, confidence: float) -> None:
+    """By the law the noise stays within it at least so often, and within 3% less not: draws see no 3%."""
+    ask, noise = CASES[name]()
+    law, found = law_of(noise), ask(confidence)
+    low, high = found if isinstance(found, tuple) else (float(found.low[0]), float(found.high[0]))
+    half = np.array([(high - low) / 2])
+
+    def held(reach: np.ndarray) -> float:
+        return float((law.below(np.floor(reach)) - law.below(-np.floor(reach) - 1))[0])
+
+    assert low > 0
+    # An end that is no whole number may cost what lies between it and the next one.
+    assert confidence - 1e-4 < held(half) < confidence + 1e-3
+    assert held(0.97 * half) < confidence

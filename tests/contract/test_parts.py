@@ -1,23 +1,23 @@
-"""Every kind is charged to a part of a dataset, by the same words."""
+"""Every kind is charged to a part of a dataset by the same words; and a partial counts once, wherever it is merged."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch.errors import ReleaseRefused, SketchBroken, SpecMismatch
+from dpsketch import files
+from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SketchBroken, SpecMismatch
+from dpsketch.laws.shares import Share
 from dpsketch.ledger import Ledger
 from dpsketch.sketches.kinds import KINDS
-from sensitive import MERGING, RECORD, USER, Row
+from sensitive import DAILY, LISTS, MERGING, RECORD, ROWS, USER, Row, copied, everything
 
 DAY, NEXT = "2026-11-15", "2026-11-16"
-RELEASED = MERGING
 
 
 @pytest.fixture
@@ -28,11 +28,11 @@ def ledger(tmp_path: Path) -> Ledger:
     return ledger
 
 
-@pytest.mark.parametrize("row", RELEASED, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", MERGING, ids=lambda row: row.name)
 def test_a_release_is_charged_to_its_part(row: Row, ledger: Ledger) -> None:
     dataset = "users" if row.name.endswith("user") else "records"
     sketch = row.filled(0)
-    copy = None if row.name.startswith("moment") else type(sketch).from_sensitive_bytes(sketch.to_sensitive_bytes())
+    copy = None if row.name.startswith("moment") else copied(sketch)
     spend = {"epsilon": 1.0, "delta": 0 if copy is None else 1e-6, "ledger": ledger, "dataset": dataset}
     charge = sketch.release(**spend, part=DAY).charge
     [entry] = ledger.history(dataset)
@@ -54,41 +54,29 @@ def test_so_is_what_is_charged_when_it_begins(ledger: Ledger) -> None:
     assert [entry.part for entry in ledger.history("records")] == [DAY] * 5
 
 
-PLANE = dps.kernels.Euclidean(dim=2, bandwidth=2.0)
 ONE = dps.per_record()
-# An empty sketch of every kind that can be published day after day, and records of one day.
-DAILY: dict[str, tuple[Callable[[], Any], Any]] = {
-    "histogram": (lambda: dps.Histogram(unit=ONE, key_type="int"), [1, 2]),
-    "counts": (lambda: dps.CountSketch(rows=3, width=8, unit=ONE, key_type="int"), [1, 2]),
-    "heavy": (lambda: dps.HeavyHitters(rows=3, width=16, key_bits=12, unit=ONE), [1, 2]),
-    "density": (lambda: dps.DensitySketch(kernel=PLANE, rows=4, width=8, unit=ONE), [[0.5, 0.5], [1.0, 2.0]]),
-    "ranges": (lambda: dps.RangeSketch(bits=6, unit=ONE), [1, 2]),
-    "table": (lambda: dps.Table(by="group", columns=[dps.count()]), pa.table({"group": [1, 2]})),
-}
-# Public lists, of kinds that need one.
-LISTS: dict[str, Any] = {"table": {"keys": [1, 2]}}
 SHAPE: dict[str, Any] = {"rows": 3, "width": 8, "unit": ONE, "key_type": "int"}
 
 
+@dataclass(frozen=True)
 class Absorbing:
     """A sketch that is charged as a part before its records come, and the ways in which it absorbs others."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.kind = name.removesuffix(" fresh").removesuffix(" seizable").removesuffix(" stream")
+    name: str
+    kind: str
+    more: dict[str, Any] = field(default_factory=dict)
 
     def begin(self, ledger: Ledger, part: str | None) -> Any:
         spend: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "ledger": ledger, "dataset": "streams", "part": part}
-        if self.kind == "pan-private":
+        if self.name.startswith("pan-private"):
             return dps.PanPrivateCountSketch(**SHAPE, **spend)
-        if self.name.endswith(" stream"):
+        if self.name == "stream":
             return dps.ContinualCountSketch(**SHAPE, days=4, **spend)
-        design: dict[str, Any] = {"design": "pan-private"} if self.name.endswith(" seizable") else {}
-        return dps.ContinualSketch(DAILY[self.kind][0](), days=4, **design, **LISTS.get(self.kind, {}), **spend)
+        return dps.ContinualSketch(DAILY[self.kind][0](ONE), days=4, **self.more, **spend)
 
     def partial(self, stream: Any) -> Any:
         partial = stream.empty_day()
-        partial.update(DAILY.get(self.kind, DAILY["counts"])[1])
+        partial.update(DAILY[self.kind][1])
         return partial
 
     def absorb(self, stream: Any, partial: Any, **given: Any) -> None:
@@ -96,14 +84,11 @@ class Absorbing:
 
 
 ABSORBING = [
-    *(Absorbing(name) for name in DAILY),
-    *(Absorbing(name) for name in ("counts stream", "ranges seizable", "pan-private", "pan-private fresh")),
+    *(Absorbing(name, name, LISTS.get(name, {})) for name in DAILY),
+    Absorbing("seizable", "ranges", {"design": "pan-private"}),
+    *(Absorbing(name, "counts") for name in ("stream", "pan-private", "pan-private fresh")),
 ]
 SHARED = "parts must share no record"
-
-
-def copied(sketch: Any) -> Any:
-    return type(sketch).from_sensitive_bytes(sketch.to_sensitive_bytes())
 
 
 @pytest.fixture
@@ -172,3 +157,88 @@ def test_what_a_stream_refuses_is_still_free_for_its_own_part(row: Absorbing, st
     with pytest.raises(SketchBroken):
         row.absorb(first, spoiled)
     row.absorb(second, partial)
+
+
+TWICE = "already in the sketch|some users are in both"
+
+
+@pytest.mark.parametrize("row", MERGING, ids=lambda row: row.name)
+def test_a_partial_is_merged_once(row: Row) -> None:
+    """As the same object, as a copy read from its file, and inside a sketch that it was merged into."""
+    sketch = row.filled(0)
+    part = row.partner(sketch, 1)
+    copy = copied(part)
+    sketch.merge(part)
+    before = everything(sketch)
+    for repeated in (part, copy, copied(copy)):
+        with pytest.raises(InvalidInput, match=TWICE):
+            sketch.merge(repeated)
+        if row.name.endswith("user"):  # nor does it help to state that the users are others
+            with pytest.raises(InvalidInput, match="already in the sketch"):
+                sketch.merge(repeated, disjoint_users=True)
+        assert everything(sketch) == before
+    other = row.partner(sketch, 2)
+    holder = sketch.empty_like()
+    holder.merge(part)
+    with pytest.raises(InvalidInput, match=TWICE):
+        sketch.merge(holder)
+    sketch.merge(other)  # whoever was not merged yet still is
+    assert sketch.partial_ids >= part.partial_ids | other.partial_ids
+    assert len(sketch.partial_ids) == 3
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_ids_are_random_kept_in_files_and_never_released(row: Row) -> None:
+    one, two = row.seeded(0), row.seeded(0)
+    assert one.partial_ids.isdisjoint(two.partial_ids)  # whatever the records and the seed of the noise
+    (own,) = one.partial_ids
+    assert len(bytes.fromhex(own)) == 16
+    row.add(one, 1)
+    assert one.partial_ids == {own}
+    assert copied(one).partial_ids == {own}
+    if hasattr(one, "empty_like"):
+        assert own not in one.empty_like().partial_ids
+    release = files.encode(row.publish(one).to_document())
+    assert own.encode() not in release
+    assert bytes.fromhex(own) not in release
+
+
+def test_forged_ids_are_refused() -> None:
+    document = files.decode(ROWS[0].filled(0).to_sensitive_bytes(), allow_sensitive=True)
+    for forged in (None, [], [b"short"], ["text of sixteen b"], [bytes(16), bytes(16)], np.arange(16)):
+        arrays = {name: array for name, array in document.arrays.items() if name != "partials"}
+        arrays |= {} if forged is None else {"partials": forged}
+        with pytest.raises(FileRefused):
+            dps.load_sensitive(files.encode(files.Document(document.kind, True, document.header, arrays)))
+
+
+def bitmap(keys: range) -> dps.PrivateDistinctBitmap:
+    sketch = dps.DistinctSketch(unit=dps.per_record())
+    sketch.update(keys)
+    return sketch.release_mergeable(epsilon=4.0)
+
+
+def test_a_released_bitmap_is_merged_once(tmp_path: Path) -> None:
+    """Merged by exclusive or, a bitmap met again cancels out: a thousand keys would read 0."""
+    one, other = bitmap(range(1000)), bitmap(range(1000, 2000))
+    one.save(tmp_path / "one.dps")
+    read = dps.load(tmp_path / "one.dps")
+    both = one.merge(other)
+    for left, right in ((one, one), (one, read), (both, one), (read, both), (both, both)):
+        with pytest.raises(ReleaseRefused, match="one release is in both"):
+            left.merge(right)
+    both.save(tmp_path / "both.dps")
+    third = dps.load(tmp_path / "both.dps").merge(bitmap(range(2000, 3000)))
+    assert len(third.ids) == 3
+    assert third.low < 3000 < third.high
+
+
+@pytest.mark.parametrize("party", [None, 1])
+def test_one_partys_share_is_merged_once(party: int | None, tmp_path: Path) -> None:
+    sketch = dps.CountSketch(rows=3, width=16, unit=dps.per_record())
+    sketch.update(["tea"])
+    share = sketch.release(epsilon=1.0, delta=1e-6, share=Share(2, honest=1.0, party=party))
+    share.save(tmp_path / "share.dps")
+    for repeated in (share, dps.load(tmp_path / "share.dps")):
+        with pytest.raises(ReleaseRefused, match="given twice"):
+            dps.merge_releases([share, repeated])

@@ -1,4 +1,4 @@
-"""What is not additive noise: flipped bits, survivors of a threshold, secret projections, places that are drawn.
+"""What is not additive noise, or drawn in pieces: bits, survivors of a threshold, secrets, places, shares, classes.
 
 How likely each bit and each survivor is, is counted over many releases on two neighbouring inputs; what a unit can
 change is read off these numbers, and must stay within the ε that the release states. The twins of these tests, which
@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,18 +19,16 @@ import pytest
 from scipy.stats import chi2
 
 import dpsketch as dps
-from dpsketch.errors import ReleaseRefused
+from dpsketch import accounting
 from dpsketch.laws import recursion
-from drawn import Laplace, dependence, problems
+from drawn import Gaussian, Laplace, Law, dependence, law_of, placed, problems
 from oracles import quantiles as oracle
+from sensitive import unit_of
 
 RELATIONS = ["add_remove", "replace"]
-LEVELS = ["record", "user"]
 RUNS = 1000
-
-
-def _unit(level: str, relation: Any, keys: int = 2) -> dps.Unit:
-    return dps.per_user(keys, neighbours=relation) if level == "user" else dps.per_record(neighbours=relation)
+pytestmark = pytest.mark.statistical
+of_every_unit = pytest.mark.parametrize(("level", "relation"), list(product(["record", "user"], RELATIONS)))
 
 
 def _bits(words: np.ndarray) -> np.ndarray:
@@ -45,15 +44,13 @@ def _near(rate: np.ndarray | float, truth: float, runs: int) -> bool:
     return bool(np.all(np.abs(np.asarray(rate) - truth) < 7 * math.sqrt(max(truth * (1 - truth), 0.01) / runs)))
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("relation", RELATIONS)
+@of_every_unit
 def test_the_bits_of_a_distinct_count(level: str, relation: Any) -> None:
     """False-positive rate below 1e-7. Bits that are set are fair coins; the others cost what is stated.
 
     A unit sets C bits (and, replaced, clears C): C·ln(½/q), and C·ln((1 − q)/½) more, come to ε.
     """
-    unit, epsilon = _unit(level, relation), 1.5
+    unit, epsilon = unit_of(level, relation), 1.5
     sketch = dps.DistinctSketch(buckets=16, unit=unit)
     sketch.update([1, 2, 3], **({"users": ["a", "a", "b"]} if level == "user" else {}))
     seen = _runs(lambda: sketch.release_mergeable(epsilon=epsilon), lambda release: _bits(release.bitmap))
@@ -70,16 +67,14 @@ def test_the_bits_of_a_distinct_count(level: str, relation: Any) -> None:
     assert dependence({"bits": centred[:, :: len(rates) // 48]}) == []
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("relation", RELATIONS)
+@of_every_unit
 def test_the_bits_of_a_sparse_histogram(level: str, relation: Any) -> None:
     """False-positive rate below 1e-7. Every bit is flipped with one probability, and one key moves what it may.
 
     By the table's bits a key of one unit is t/α columns long: g(t) = ⌊t/α⌋·ln(1 + α) + ln(1 + t − α·⌊t/α⌋), with
     α = 2 and a flip probability of ¼, times the keys of a unit, is ε.
     """
-    unit, epsilon = _unit(level, relation), 2.0
+    unit, epsilon = unit_of(level, relation), 2.0
     entries = unit.max_keys * (2 if relation == "replace" else 1)
 
     def histogram(keys: list[int]) -> dps.SparseHistogram:
@@ -105,7 +100,6 @@ def test_the_bits_of_a_sparse_histogram(level: str, relation: Any) -> None:
     assert entries * loss < epsilon * 1.12
 
 
-@pytest.mark.statistical
 def test_no_bits_of_a_large_table_are_flipped_alike() -> None:
     """False-positive rate below 1e-15: of 421,878 words of a table without keys, no two neighbours come again.
 
@@ -119,7 +113,6 @@ def test_no_bits_of_a_large_table_are_flipped_alike() -> None:
     assert len(np.unique(pairs, axis=0)) == len(pairs)
 
 
-@pytest.mark.statistical
 def test_every_key_of_a_sparse_histogram_is_rounded_by_its_own_coin() -> None:
     """False-positive rate below 1e-9: 3,000 keys set about as many bits in each of 30 releases.
 
@@ -132,9 +125,7 @@ def test_every_key_of_a_sparse_histogram_is_rounded_by_its_own_coin() -> None:
     assert 50 < np.std(ones) < 300
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("relation", RELATIONS)
+@of_every_unit
 @pytest.mark.parametrize("delta", [0.05, 0.0])
 def test_the_survivors_of_a_sparse_histogram(level: str, relation: Any, delta: float) -> None:
     """False-positive rate below 1e-7. A unit that is alone shows with probability δ; values have their stated noise.
@@ -142,7 +133,7 @@ def test_the_survivors_of_a_sparse_histogram(level: str, relation: Any, delta: f
     Values far above the cutoff always survive: less their true values, they are the noise. Where δ = 0 absent keys
     survive as well, about one of the domain, and as often as their noise says.
     """
-    unit, epsilon = _unit(level, relation), 4.0 if level == "user" else 2.0
+    unit, epsilon = unit_of(level, relation), 4.0 if level == "user" else 2.0
     histogram = dps.SparseHistogram(unit=unit, domain=64, expected_keys=4, threshold_share=0.5)
     large = {3: 200, 5: 300}
     keys = [key for key, count in large.items() for _ in range(count)]
@@ -173,9 +164,7 @@ def test_the_survivors_of_a_sparse_histogram(level: str, relation: Any, delta: f
         assert 0.1 < 64 * expected < 2
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("relation", RELATIONS)
+@of_every_unit
 def test_a_moment_has_its_floor_and_a_secret_of_its_own(level: str, relation: Any) -> None:
     """False-positive rate below 1e-7. An empty stream shows the floor; a unit moves it by no more than ε allows.
 
@@ -184,11 +173,7 @@ def test_a_moment_has_its_floor_and_a_secret_of_its_own(level: str, relation: An
     differ as two of different keys do, as each has a secret of its own.
     """
     size, epsilon, p, weight = 10, 8.0, 1.0, 3.0
-    unit = (
-        dps.per_user(2, max_weight=weight, neighbours=relation)
-        if level == "user"
-        else dps.per_record(max_weight=weight, neighbours=relation)
-    )
+    unit = unit_of(level, relation, weight=weight)
     given = {"users": ["ann"] * 2} if level == "user" else {}
     changed = unit.max_keys * weight**p
 
@@ -214,7 +199,6 @@ def test_a_moment_has_its_floor_and_a_secret_of_its_own(level: str, relation: An
     assert abs(float(np.mean(places[:, 0] * places[:, 1]))) < 0.2
 
 
-@pytest.mark.statistical
 def test_the_moments_of_a_profile_are_drawn_apart() -> None:
     """False-positive rate below 1e-7: two exponents share their budget, not their secret."""
     found = []
@@ -224,25 +208,6 @@ def test_the_moments_of_a_profile_are_drawn_apart() -> None:
         found.append([moment.scale for moment in sketch.release(epsilon=8.0, delta=0.0)])
     ranks = np.argsort(np.argsort(np.array(found), axis=0), axis=0) / len(found) * 2 - 1
     assert dependence({"moments": ranks}) == []
-
-
-@pytest.mark.statistical
-def test_a_user_alone_on_many_keys_shows_no_more_than_delta_allows() -> None:
-    """False-positive rate below 1e-9: 16 keys that nobody else has survive, any of them, with probability δ."""
-    delta = 0.1
-    histogram = dps.SparseHistogram(unit=dps.per_user(16), domain=2**20, expected_keys=4, threshold_share=0.5)
-    histogram.update(list(range(16)), users=["alone"] * 16)
-    shown = [len(histogram.release(epsilon=96.0, delta=delta).kept.positions) > 0 for _ in range(RUNS)]
-    assert np.mean(shown) < delta + 6 * math.sqrt(delta / RUNS)
-
-
-def test_a_copy_of_a_released_moment_is_not_released() -> None:
-    sketch = dps.MomentSketch(p=0.5, size=10, unit=dps.per_record(), key_type="int")
-    sketch.update([1, 2])
-    copy = dps.MomentSketch.from_sensitive_bytes(sketch.to_sensitive_bytes(include_secret=True))
-    sketch.release(epsilon=1.0, delta=0.0)
-    with pytest.raises(ReleaseRefused, match="another copy"):
-        copy.release(epsilon=1.0, delta=0.0)
 
 
 # How far ranks of all the data, and of a part of it, may move apart, written out anew (docs/explanation of quantiles).
@@ -275,21 +240,18 @@ def unlikely(seen: Counter[Any], law: dict[Any, float]) -> bool:
     return bool(chi2.sf(statistic, len(pairs) - 1) < 1e-8)
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("relation", RELATIONS)
+@of_every_unit
 def test_named_quantiles_follow_the_exponential_mechanism(
     level: str, relation: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """False-positive rate 1e-6. The twin is twice the ε, as of half the sensitivity."""
     monkeypatch.setattr(recursion, "TIE_BITS", 2)
     shares = [Fraction(1, 10), Fraction(1, 2)]
-    seen, law = drawn_places([6, 1, 9, 4], _unit(level, relation), shares, 2.0, 1500)
+    seen, law = drawn_places([6, 1, 9, 4], unit_of(level, relation), shares, 2.0, 1500)
     assert not unlikely(seen, law(1.0))
     assert unlikely(seen, law(2.0))
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("coin", [True, False])
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_the_last_coin_of_a_quantile_weighs_its_places(
@@ -300,5 +262,167 @@ def test_the_last_coin_of_a_quantile_weighs_its_places(
     if not coin:
         monkeypatch.setattr(recursion, "draw_coin", lambda exponent: True)
     epsilon = 0.98 if relation == "add_remove" else 1.96
-    seen, law = drawn_places([0, 1, 0, 0], _unit("record", relation), [Fraction(1, 2)], epsilon, 4000)
+    seen, law = drawn_places([0, 1, 0, 0], unit_of("record", relation), [Fraction(1, 2)], epsilon, 4000)
     assert unlikely(seen, law(1.0)) is not coin
+
+
+# What is drawn in several pieces: shares, classes and their centre, one row a record. As in ``test_promise``: what was
+# published, less the exact tables, is the noise.
+
+DELTA, FEW = 1e-6, 400
+SHAPE = {"rows": 3, "width": 8, "key_type": "int"}
+ROOM = 1 + 1e-9
+Arrays = dict[str, np.ndarray]
+
+
+def _exact(keys: list[int], unit: dps.Unit, **users: Any) -> np.ndarray:
+    """The table of keys, from a release with so large a budget that nothing is added."""
+    sketch = dps.CountSketch(unit=unit, **SHAPE)
+    sketch.update(keys, **users)
+    return sketch.release(rho=1e9).table
+
+
+def _stacked(run: Callable[[], Arrays], runs: int) -> Arrays:
+    found = [run() for _ in range(runs)]
+    return {part: np.stack([one[part].ravel() for one in found]) for part in found[0]}
+
+
+def _moved(unit: dps.Unit) -> np.ndarray:
+    """How one record at its worst moves a table: key 66 has the cells of key 7 with other signs, but for a few."""
+    moved = _exact([7], unit)
+    return moved if unit.neighbours == "add_remove" else moved - _exact([66], unit)
+
+
+def _share(moved: np.ndarray, law: Law, budget: dict[str, float]) -> float:
+    """The share of a budget that a table which moves so far takes under a law."""
+    if isinstance(law, Gaussian):
+        return float(np.sum(moved**2)) / law.sigma**2 / accounting.gaussian_mu(**budget) ** 2
+    assert isinstance(law, Laplace)
+    return float(np.sum(np.abs(moved))) / law.scale / budget["epsilon"]
+
+
+@pytest.mark.parametrize("level", ["record", "user"])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_the_shares_of_several_parties(level: str, relation: Any) -> None:
+    """False-positive rate below 1e-7: each party draws for itself, and those who are honest add up to the promise."""
+    user, unit = level == "user", unit_of(level, relation)
+    parties, honest, budget = 4, 2, {"epsilon": 1.0, "delta": DELTA}
+    sketches = [dps.CountSketch(unit=unit, **SHAPE) for _ in range(parties)]
+    for party, sketch in enumerate(sketches):
+        sketch.update([party, 1, 2], **({"users": [f"{party} {i}" for i in range(3)]} if user else {}))
+    tables = [sketch.release(rho=1e9).table for sketch in sketches]
+    laws: dict[str, Law] = {}
+    finer = 0
+
+    def run() -> Arrays:
+        nonlocal finer
+        found = {}
+        for party, sketch in enumerate(sketches):
+            release = sketch.release(**budget, share=dps.Share(parties, honest / parties, party))
+            finer = round(release.spec.grid / release.step)
+            laws[f"party {party}"] = law_of(*release.noise)
+            found[f"party {party}"] = release.table - finer * tables[party]
+        return found
+
+    assert problems(_stacked(run, 60), laws) == []
+    # Of a user who is replaced by another, the same cells with opposite signs.
+    worst = _exact([7, 8], unit, users=["ann", "ann"]) * (2 if relation == "replace" else 1) if user else _moved(unit)
+    law = laws["party 0"]
+    assert isinstance(law, Gaussian)
+    assert 0.3 < _share(worst * finer, Gaussian(math.sqrt(honest) * law.sigma), budget) < ROOM
+
+
+@pytest.mark.parametrize("delta", [DELTA, 0.0])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_classifier_and_its_private_centre(relation: Any, delta: float) -> None:
+    """False-positive rate below 1e-7. The centre is a noisy mean; where it is 0, n·2¹⁰ times it is the noise alone.
+
+    Of the share of a private centre, 0.3, one record in a corner takes its four sums of 2¹⁰ steps and the weighted
+    count, which is as much as one of them.
+    """
+    budget, records = {"epsilon": 1.0, "delta": delta}, 2000
+    rng = np.random.default_rng(4)
+    scaled = rng.uniform(-0.2, 0.2, (records, 4))
+    scaled[:, 0] += 0.6
+    scaled[:, 1:] -= scaled[:, 1:].mean(axis=0)
+    labels = np.where(scaled[:, 0] > 0.6, "a", "b")
+    rounded = np.rint(1024 * scaled).astype(np.int64).sum(axis=0)
+    shape: dict[str, Any] = {"bounds": (-1, 1), "classes": ["a", "b"], "rows": 2, "power": 2, "centre_share": 0.3}
+    laws: dict[str, Law] = {}
+
+    def run() -> Arrays:
+        model = dps.DensityClassifier(**budget, **shape, unit=unit_of("record", relation)).fit(scaled, labels)
+        found = {"centre": np.rint(model.centre_[1:] * 1024 * records - rounded[1:])}
+        for name, density in zip("ab", model.densities_, strict=True):
+            exact = dps.DensitySketch.from_spec(density.spec)
+            exact.update(scaled[labels == name] - model.centre_)
+            laws[name] = law_of(density.noise)
+            found[name] = density.table - exact.release(rho=1e9, count_share=0.0).table
+        return found
+
+    noise = _stacked(run, 300)
+    times = 2 if relation == "replace" else 1
+    if delta:
+        mu = accounting.gaussian_mu(**budget) * math.sqrt(0.3)
+        laws["centre"] = Gaussian(times * 1024 * math.sqrt(5) / mu)
+    else:
+        laws["centre"] = Laplace(times * 1024 * 5 / 0.3)
+    # Dividing by the noisy number of records, and drawing the mean in, change the centre's noise by about a hundredth.
+    assert problems(noise, laws) == []
+    # The rest of the budget is for the tables: one cell of either row, and another one for a record that is replaced.
+    rest = math.sqrt(0.7) if delta else 0.7
+    assert 0.99 < _share(np.ones(2 * times) / rest, laws["a"], budget) < ROOM
+
+
+@pytest.mark.parametrize(("level", "relation"), [("record", "add_remove"), ("user", "replace")])
+def test_one_row_is_drawn_for_every_record(level: str, relation: Any) -> None:
+    """False-positive rate below 1e-7: no record's row follows from its place or from another's, and the noise is whole.
+
+    Three points a sketch, of one user or of three; the row of each is read off an exact release. The rows of points
+    that come at the same place in different sketches must be as free as those of neighbours in one sketch.
+    """
+    user, rows, budget = level == "user", 4, {"epsilon": 1.0, "delta": 0.0}
+    unit = unit_of(level, relation, keys=3)
+    kernel = dps.kernels.Euclidean(dim=1, bandwidth=1.0)
+    points = [[0.0], [100.0], [2000.0]]
+    laws: dict[str, Law] = {}
+
+    def start() -> dps.DensitySketch:
+        return dps.DensitySketch(kernel=kernel, rows=rows, width=64, unit=unit, placement="one_row")
+
+    def run() -> Arrays:
+        sketch, found = start(), {}
+        filled = np.zeros((rows, 64))
+        for point, name in enumerate("abc"):
+            sketch.update([points[point]], **({"users": [name]} if user else {}))
+            table = sketch.release(epsilon=1e5, delta=0.0, count_share=0.0).table
+            found[f"point {name}"] = 2 * np.argmax((table - filled).sum(axis=1), keepdims=True) / (rows - 1) - 1
+            filled = table
+        release = sketch.release(**budget, count_share=0.0)
+        laws["table"] = law_of(release.noise)
+        found["table"] = (release.table - filled)[:, ::8]
+        return found
+
+    found = _stacked(run, FEW)
+    noise = {"table": found.pop("table")}
+    assert problems(noise, laws) == []
+    assert dependence({**found, "table": placed(noise["table"], laws["table"])}) == []
+    for drawn in found.values():
+        counts = np.unique(np.rint(drawn * 10), return_counts=True)[1]
+        # A row is drawn 100 times of 400, ± 8.7.
+        assert len(counts) == rows
+        assert np.all(np.abs(counts - FEW / rows) < 6.5 * math.sqrt(FEW * 3 / 16))
+    moved = (3 if user else 1) * (2 if relation == "replace" else 1)
+    assert 0.99 < _share(np.ones(moved), laws["table"], budget) < ROOM
+
+
+def test_rows_of_one_batch_are_drawn_one_by_one() -> None:
+    """False-positive rate below 1e-8: two records of one update share their row in one case of four."""
+    kernel = dps.kernels.Euclidean(dim=1, bandwidth=1.0)
+    together = 0
+    for _ in range(FEW):
+        sketch = dps.DensitySketch(kernel=kernel, rows=4, width=64, unit=dps.per_record(), placement="one_row")
+        sketch.update([[0.0], [100.0]])
+        rows = sketch.release(epsilon=1e5, delta=0.0, count_share=0.0).table.sum(axis=1)
+        together += int(rows.max() == 2)
+    assert abs(together - FEW / 4) < 6 * math.sqrt(FEW * 3 / 16)

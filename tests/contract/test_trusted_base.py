@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from pathlib import Path
 
 import dpsketch
@@ -63,72 +61,47 @@ def drawing(code: str) -> bool:
     return bool(names & DRAWS)
 
 
-def lines_of_code(code: str) -> int:
+def lines_of_code(path: Path) -> int:
     """Return the number of lines that hold code: no blanks, comments or docstrings."""
-    texts = {
-        line
-        for node in ast.walk(ast.parse(code))
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
-    }
-    space = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-    held = {
-        line
-        for token in tokenize.generate_tokens(io.StringIO(code).readline)
-        if token.type not in space
-        for line in range(token.start[0], token.end[0] + 1)
-    }
-    return len(held - texts)
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)]
+    within = {line for node in texts for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+    return sum(number not in within and line.strip()[:1] not in ("", "#") for number, line in lines)
+
+
+def modules_with(pattern: str) -> set[str]:
+    """Return the modules in which a pattern occurs, below the package."""
+    paths = [path for path in ROOT.rglob("*.py") if re.search(pattern, path.read_text("utf-8"), re.MULTILINE)]
+    return {path.relative_to(ROOT).as_posix() for path in paths}
 
 
 def test_the_core_and_all_laws_are_listed() -> None:
-    modules = {
-        path.relative_to(ROOT).as_posix()
-        for folder in ("accounting", "core", "laws")
-        for path in (ROOT / folder).glob("*.py")
-    }
+    modules = {name for name in modules_with("") if name.partition("/")[0] in ("accounting", "core", "laws")}
     assert modules - trusted() == {"core/__init__.py", *PUBLIC}
 
 
 def test_laws_and_designs_are_classes_of_the_trusted_base() -> None:
     bases = "Law|OneTable|Additive|EntriesLaw|CountingLaw|Published|Table|Move|Design|Filter|Banded"
-    base = re.compile(rf"^class \w+\(({bases})\b", re.MULTILINE)
-    found = {path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if base.search(path.read_text("utf-8"))}
-    assert found - {"sketches/table/daily.py"} <= trusted()  # its Table is the sketch
+    of_a_sketch = {"sketches/table/daily.py"}  # its Table is the sketch
+    assert modules_with(rf"^class \w+\(({bases})\b") - of_a_sketch <= trusted()
 
 
 def test_the_trusted_base_does_not_grow_unnoticed() -> None:
-    lines = sum(lines_of_code((ROOT / name).read_text(encoding="utf-8")) for name in trusted())
+    lines = sum(lines_of_code(ROOT / name) for name in trusted())
     assert 0.98 * MOST_LINES < lines <= MOST_LINES
     assert f"**{MOST_LINES:,} lines of code**" in PAGE.read_text()
 
 
-def test_lines_of_code_are_counted() -> None:
-    assert lines_of_code('"""Say so."""\n\nx = [\n    1,\n]  # three lines\n# none\n') == 3
-
-
 def test_random_bits_are_drawn_in_the_trusted_base_only() -> None:
-    found = {
-        path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if drawing(path.read_text(encoding="utf-8"))
-    }
-    outside = {name for name in found - trusted() if not name.startswith(ELSEWHERE)}
-    assert outside == set(CHOICES)
-
-
-def test_the_lint_sees_a_draw() -> None:
     assert drawing("def release(self):\n    return self.table + self.noise.sample(9)")
-    assert drawing("words = random_words(3)")
-    assert not drawing("def release(self):\n    return self.table")
+    found = {name for name in modules_with("") - trusted() if drawing((ROOT / name).read_text(encoding="utf-8"))}
+    assert {name for name in found if not name.startswith(ELSEWHERE)} == set(CHOICES)
 
 
 def test_permits_and_handles_are_made_in_one_module() -> None:
-    for path in ROOT.rglob("*.py"):
-        code = path.read_text(encoding="utf-8")
-        if path.name != "permit.py" or path.parent.name != "core":
-            assert not re.search(r"\b(Permit|Handle)(\._of\(|\.__new__\(|\(\))", code), path
+    assert modules_with(r"\b(Permit|Handle)(\._of\(|\.__new__\(|\(\))") <= {"core/permit.py"}
 
 
 def test_releases_without_a_permit_combine_what_was_published() -> None:
-    made = re.compile(r"\bDrawn(\.of)?\(")
-    found = {path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if made.search(path.read_text("utf-8"))}
-    assert found - trusted() == set(COMBINES)
+    assert modules_with(r"\bDrawn(\.of)?\(") - trusted() == set(COMBINES)

@@ -6,14 +6,9 @@ from collections.abc import Hashable, Iterable, Sequence
 from decimal import Decimal, localcontext
 
 from oracles import hashing
+from oracles.hashing import mix
 
 Runs = dict[Hashable, list[tuple[int, int]]]
-
-
-def mix(z: int) -> int:
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & hashing.MASK
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & hashing.MASK
-    return z ^ z >> 31
 
 
 def rank(seed: int, user: int | str | bytes, key: int) -> int:
@@ -92,16 +87,4 @@ def keys_that_share_cells(count: int, seed: int, rows: int, width: int) -> list[
         group.append(key)
         if len(group) == count:
             return group
-    raise AssertionError("no such keys among a million")
-
-
-def keys_opposite_to(key: int, count: int, seed: int, rows: int, width: int) -> list[int]:
-    """Return integer keys in the cells of another, with opposite signs in every row."""
-    wanted = tuple((bucket, -sign) for bucket, sign in cells(key, seed, rows, width))
-    found = []
-    for other in range(10**6):
-        if cells(other, seed, rows, width) == wanted:
-            found.append(other)
-            if len(found) == count:
-                return found
     raise AssertionError("no such keys among a million")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 
-from oracles.bounding import mix
+from oracles.hashing import mix
 
 
 def dot(point: list[float], direction: list[float]) -> float:

@@ -7,13 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-MASK = (1 << 64) - 1
-
-
-def mix(z: int) -> int:
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK
-    return z ^ (z >> 31)
+from oracles.hashing import mix
 
 
 def bucket(print_: int, key: int, width: int) -> int:
@@ -51,22 +45,8 @@ def subset_direct(items: Sequence[int], domain: int, cap: int, threshold: int, w
     return choose([symbol for symbol in range(domain + cap) if symbol not in members], words[1])
 
 
-def sampled_bit(prints: Sequence[int], key: int, column: int, width: int, threshold: int, word: int) -> int:
-    bit = int(any(bucket(print_, key, width) == column for print_ in prints))
-    return bit if word < threshold else 1 - bit
-
-
-def bit_vector(prints: Sequence[int], key: int, width: int, threshold: int, halves: Sequence[int]) -> list[int]:
-    occupied = {bucket(print_, key, width) for print_ in prints}
-    return [int((m in occupied) == (halves[m] < threshold)) for m in range(width)]
-
-
 def support(seeds: Sequence[int], buckets: Sequence[int], keys: Sequence[int], width: int, print_: int) -> int:
     return sum(bucket(print_, keys[s], width) == b for s, b in zip(seeds, buckets, strict=True))
-
-
-def smallest_cell(order: Sequence[int], cells: Sequence[int]) -> int:
-    return min(cells, key=lambda cell: order[cell])
 
 
 def recover(order: Sequence[int], cells: Sequence[Sequence[int]]) -> set[int]:

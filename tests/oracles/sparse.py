@@ -9,17 +9,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from mpmath import mp, mpf
 
-MASK = 2**64 - 1
-
-
-def mix(z: int) -> int:
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & MASK
-    return (z ^ z >> 27) * 0x94D049BB133111EB & MASK
+from oracles.hashing import stir
 
 
 def place(position: int, column_key: int, rows: int) -> int:
     """The row of a key's bit in one column."""
-    return (mix(mix(position) ^ column_key) >> 32) * rows >> 32
+    return (stir(stir(position) ^ column_key) >> 32) * rows >> 32
 
 
 def project(rows: int, positions, units, scale: int, coins, column_keys) -> set[tuple[int, int]]:

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
-MASK = 2**64 - 1
+from oracles.local import bucket
 
-
-def mix(z: int) -> int:
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK
-    return z ^ (z >> 31)
-
-
-def bucket_of(fingerprint: int, row_key: int, buckets: int) -> int:
-    return (mix(fingerprint ^ row_key) >> 32) * buckets >> 32
+bucket_of = bucket
 
 
 @dataclass
