@@ -1,4 +1,4 @@
-"""How answers are asked for and printed: forms, --threshold, --decode, keys that begin with a minus, and densities."""
+"""How answers are asked for and printed: forms, --threshold and --decode."""
 
 from __future__ import annotations
 
@@ -98,17 +98,3 @@ def test_decoding_is_closer_and_its_top_holds_for_all_at_once(dpsketch: Any) -> 
     ):
         refused = dpsketch(*asked)
         assert (refused.code, words in refused.err) == (2, True)
-
-
-def test_a_key_that_begins_with_a_minus_is_told_about_two_dashes(dpsketch: Any, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("v\n" + "-5\n" * 500)
-    shape = ["--bits", "6", "--start=-32"]
-    made = dpsketch("run", "ranges", "t.csv", "--key", "v", "--key-type", "int", *shape, *BUDGET, "-o", "out.dps")
-    assert made.code == 0, made.err
-    for asked in ("-20:0", "-.5"):
-        refused = dpsketch("query", "out.dps", asked)
-        assert refused.code == 2
-        assert "-- -20:0" in refused.err
-    found = dpsketch("query", "out.dps", "--json", "--", "-20:0").json["estimates"]
-    assert abs(found[0]["value"] - 500) < 100
-    assert "No such option" in dpsketch("query", "out.dps", "--nonsense").err
