@@ -214,9 +214,7 @@ REFUSED = {
     # what is not one SELECT that groups
     "": "not one SELECT",
     f"{GROUPED}; SELECT 1": "not one SELECT",
-    "FROM events": "has no groups",
     "SELECT COUNT(*) FROM events": "has no groups",
-    "SELECT country FROM events GROUP BY country": "has no aggregate",
     # several sources, or queries within
     f"{GROUPED} UNION ALL {GROUPED}": "combines queries",
     f"WITH x AS (FROM events) {GROUPED.replace('events', 'x')}": "has a WITH",
@@ -227,28 +225,20 @@ REFUSED = {
     # groups that are none
     "SELECT country, COUNT(*) FROM events GROUP BY ROLLUP (country)": "grouping sets",
     "SELECT country, qty, COUNT(*) FROM events GROUP BY country": "neither in GROUP BY nor an aggregate",
-    "SELECT COUNT(*) FROM events GROUP BY 1": "aggregate inside",
     "SELECT lower(country) AS country, COUNT(*) FROM events GROUP BY country": "both a column and the alias",
     "SELECT visitor % 2 AS visitor, COUNT(*) FROM events GROUP BY 1": "the column of the user",
     # aggregates that are none
     "SELECT country, MIN(amount) FROM events GROUP BY country": "no aggregate that can be released.*low values",
     "SELECT country, COUNT(DISTINCT qty) FROM events GROUP BY country": "COUNT\\(DISTINCT …\\) counts users",
     "SELECT country, SUM(amount) FILTER (WHERE qty > 1) FROM events GROUP BY country": "has a FILTER",
-    "SELECT country, SUM(amount) / COUNT(*) FROM events GROUP BY country": "computes with an aggregate",
     "SELECT country, SUM(DISTINCT amount) FROM events GROUP BY country": "DISTINCT in sum",
     "SELECT country, COUNT(*) OVER () FROM events GROUP BY country": "has a window",
     "SELECT country, SUM(row_number() OVER ()) FROM events GROUP BY country": "kind window",
     "SELECT random() AS r, COUNT(*) FROM events GROUP BY r": "function random",
-    "SELECT country, SUM(1) FROM events GROUP BY country": "names no column",
-    "SELECT country, QUANTILE_CONT(amount, [0.1, 0.9]) FROM events GROUP BY country": "one at a time",
-    "SELECT country, MEDIAN(amount, 0.5) FROM events GROUP BY country": "form that is not supported",
-    "SELECT country, COUNT(*), COUNT(qty) FROM events GROUP BY country": "counts records twice",
     # conditions
     "SELECT country, COUNT(*) FROM events WHERE read_text('/etc/passwd') > '' GROUP BY country": "function read_text",
     f"{GROUPED} QUALIFY row_number() OVER () < 2": "has a QUALIFY",
-    f"{GROUPED} HAVING SUM(amount) > 5": "Select it as well",
     f"{GROUPED} HAVING qty > 5": "'qty' is none of them",
-    f"{GROUPED} ORDER BY 3": "constant in ORDER BY",
     "SELECT DISTINCT country, COUNT(*) FROM events GROUP BY country": "SELECT DISTINCT",
     # sources
     "SELECT country + 1 AS c, COUNT(*) FROM events GROUP BY c": "does not fit the types",
@@ -313,11 +303,9 @@ def test_bounds_are_by_name_or_by_column() -> None:
         answer(query, grid={"amount": 1})
 
 
-def test_data_is_frames_or_a_connection() -> None:
-    for data, error in ((EVENTS, "mapping of names"), ("events", "mapping of names"), ({}, "does not name")):
-        with pytest.raises(dps.InvalidInput, match=error):
-            dps.sql(GROUPED, data, **BUDGET)
-    for name in ("none", "'none.csv'"):  # DuckDB would read a file, with types that its values suggest
+def test_a_connection_is_asked_for_its_tables_and_no_file() -> None:
+    """DuckDB would read a file, with types that its values suggest."""
+    for name in ("none", "'none.csv'"):
         with pytest.raises(dps.InvalidInput, match="no table or view"):
             dps.sql(GROUPED.replace("events", name), duckdb.connect(), **BUDGET)
     connection = connected("CREATE SCHEMA s; CREATE TABLE s.events AS FROM source")

@@ -79,7 +79,11 @@ QUERIES_BEYOND_THE_ROW = [
     "select k from unnest([1, 2]) t(k)", "select k from query('select 1 as k')",
     "select sum(k) over (rows 1 preceding) as k from 'f.csv'", "select k from 'f.csv' order by all",
     "create macro f(x) as sum(x)", "attach 'x.db'", "install httpfs", "summarize 'f.csv'", "insert into t select 1",
-    "explain select k from 'f.csv'",
+    "explain select k from 'f.csv'", "select k from 'f.csv', 'g.csv'", "select k from 'f.csv'; select 1", "",
+    "select a.k from 'f.csv' a join 'g.csv' b on a.k = b.k", "select k from (select * from 'f.csv')",
+    "select k from 'f.csv' union all select k from 'g.csv'", "select k from read_csv('f.csv')",
+    "select k, count(*) as n from 'f.csv' group by k", "select k, row_number() over () as r from 'f.csv'",
+    "select k from 'f.csv' limit 5", "select columns(*) from 'f.csv'",
 ]  # fmt: skip
 
 
