@@ -157,24 +157,6 @@ def test_a_sketch_and_its_release_are_never_both_there(place: Place, step: str, 
     assert place.ledger.verify() == []
 
 
-def test_a_copied_sketch_is_paid_for_once(place: Place) -> None:
-    """Another process cannot know that a copy was released, but the ledger of both can, whichever dataset is named."""
-    for name in ("again.sketch", "moved.sketch"):
-        shutil.copy(place.folder / "m.sketch", place.folder / name)
-    place.ok(*release("m.sketch"))
-    for command in (
-        release("again.sketch", output="again.dps"),
-        ["release", "again.sketch", "--epsilon", "0.5", "--delta", "1e-6", "--dataset", "d", "-o", "again.dps"],
-        ["release", "moved.sketch", *BUDGET, "--dataset", "other", "-o", "again.dps"],
-    ):
-        refused = place.run(*command)
-        assert refused.code == 1
-        assert "was charged before, as row 1 of dataset 'd'" in refused.err
-    assert place.names() == {"c.sketch", "n.sketch", "again.sketch", "moved.sketch", "out.dps"}
-    assert place.charges() == [True]
-    assert place.ledger.datasets() == ["d"]
-
-
 @pytest.mark.parametrize("step", ["write", "overwrite", "place"])
 def test_parts_and_their_merge_are_never_both_there(place: Place, step: str) -> None:
     command = ["merge", "m.sketch", "n.sketch", "-o", "both.sketch"]

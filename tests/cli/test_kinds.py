@@ -72,8 +72,6 @@ def test_moments(dpsketch: Any, words: str, truth: dict[int, int]) -> None:
     assert len(dpsketch("ledger", "history", "words.parquet", "--json").json["charges"]) == 2
     for name in ("m.dps", "n.dps"):
         shown(dpsketch, name)
-    assert dpsketch("query", "m.dps", "w1").code == 2
-    assert dpsketch("run", "moment", words, "--key", "id", *BUDGET, "-o", "x.dps").code == 2
 
 
 def test_density(dpsketch: Any, words: str) -> None:
@@ -82,17 +80,9 @@ def test_density(dpsketch: Any, words: str) -> None:
     middle, edge = asked(dpsketch, "d.dps", "0,2", "-3.5,0.2")
     assert middle["value"] > 3 * edge["value"]
     shown(dpsketch, "d.dps")
-    line = ["run", "density", words, "--columns", "x", "--bandwidth", "1", "--bounds=-4:4"]
-    made(dpsketch, *line, *BUDGET, "-o", "e.dps")
-    shown(dpsketch, "e.dps")
-    for wrong, said in ((["1"], "2"), (["0,4.5"], "outside the sketch's bounds")):
-        refused = dpsketch("query", "d.dps", "--", "0,2", *wrong)
-        assert refused.code == 2
-        assert said in " ".join(refused.err.split())
-    assert dpsketch("run", "density", words, "--columns", "x", *BUDGET, "-o", "x.dps").code == 2
-    refused = dpsketch("run", "density", words, *plane, "--features", "wavelets", *BUDGET, "-o", "x.dps")
+    refused = dpsketch("query", "d.dps", "--", "0,4.5")
     assert refused.code == 2
-    assert "fourier" in refused.err
+    assert "outside the sketch's bounds" in " ".join(refused.err.split())
 
 
 def test_distinct_and_ranges(dpsketch: Any, words: str, truth: dict[int, int]) -> None:
@@ -109,10 +99,8 @@ def test_distinct_and_ranges(dpsketch: Any, words: str, truth: dict[int, int]) -
     ("kind", "options"),
     [
         ("histogram", ["--key", "word"]),
-        ("heavy", ["--key", "word", "--key-bytes", "8", "--width", "256"]),
         ("moment", ["--key", "word", "--p", "0.5", "--size", "20"]),
         ("density", ["--columns", "x,y", "--bounds=-4:4,0:4", "--features", "linear"]),
-        ("counts", ["--key", "word"]),
     ],
 )
 def test_users_are_bounded_and_parts_merge_to_one_pass(
