@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from dpsketch.errors import InvalidInput
@@ -21,28 +20,6 @@ def back(value: Document) -> Document:
 
 
 @pytest.mark.parametrize(
-    ("values", "stored"),
-    [
-        ([], "uint8"),
-        ([0, 255], "uint8"),
-        ([256], "uint16"),
-        ([65536], "uint32"),
-        ([2**32], "uint64"),
-        ([-128, 127], "int8"),
-        ([-1, 128], "int16"),
-        ([-32769], "int32"),
-        ([-1, 2**31], "int64"),
-        ([-(2**63), 2**63 - 1], "int64"),
-    ],
-)
-def test_integers_are_stored_in_the_narrowest_type(values: list[int], stored: str) -> None:
-    data = encode(document(a=np.array(values, np.int64)))
-    assert str(pa.ipc.open_stream(data).schema.field("a").type.value_type) == stored
-    found = decode(data, allow_sensitive=False).arrays["a"]
-    assert (found.tolist(), found.dtype) == (values, np.int64)
-
-
-@pytest.mark.parametrize(
     "value", [float("nan"), 2**64, -(2**63) - 1, (1, 2), {1: 2}, "\ud800", b"x", np.int64(3), {3.5}]
 )
 def test_a_header_that_would_not_come_back_is_refused(value: object) -> None:
@@ -54,14 +31,10 @@ def test_a_header_that_would_not_come_back_is_refused(value: object) -> None:
     ("given", "words"),
     [
         (("", False, {}, {}), "kind"),
-        (("Counts", False, {}, {}), "kind"),
         (("counts\n", False, {}, {}), "kind"),
-        (("counts", None, {}, {}), "with True or False"),
         (("counts", 1, {}, {}), "with True or False"),
         (("counts", False, [], {}), "no dictionary"),
-        (("counts", False, {}, {"1a": np.zeros(1)}), "array's name"),
         (("counts", False, {}, {'a"': np.zeros(1)}), "array's name"),
-        (("counts", False, {}, {"a" * 65: np.zeros(1)}), "array's name"),
         (("counts", False, {}, {f"a{index}": np.zeros(1) for index in range(257)}), "at most 256 arrays"),
         (("counts", False, {}, {"a": np.zeros((1,) * 9)}), "more than 8 dimensions"),
         (("counts", False, {}, {"a": np.zeros((0, 1 << 20, 1 << 21))}), "too large"),
