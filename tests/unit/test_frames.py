@@ -105,21 +105,6 @@ def test_sums_of_duckdb_are_weights_and_counts() -> None:
     assert everything(sketch) == everything(twin)
 
 
-def test_points_by_name_or_as_the_sketch_names_them() -> None:
-    plane = dps.kernels.Euclidean(dim=2, bandwidth=1.0)
-    unit = dps.per_user(max_keys=2)
-    frame = pa.table({"who": ["u", "v"], "y": [0.5, 1.0], "x": [2.0, 3.0]})
-
-    def density(**more: Any) -> dps.DensitySketch:
-        return dps.DensitySketch(kernel=plane, rows=3, width=8, unit=unit, **more)
-
-    named, plain, ordered = (density(columns=["x", "y"]) for _ in range(3))
-    named.update(pl.from_arrow(frame), user="who")
-    plain.update(frame, users=frame.column("who"))
-    ordered.update(pl.from_arrow(frame), points=["y", "x"], user="who")
-    assert everything(named) == everything(plain) == everything(ordered)
-
-
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"key": "url", "user": "uid"}, "no column 'uid'"),
     ({"user": "visitor"}, "say key= as well"),

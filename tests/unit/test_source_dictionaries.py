@@ -46,16 +46,6 @@ def _batches(source: str, columns: Columns, batch_rows: int = 300) -> list[Any]:
     return list(open_source([source], columns, batch_rows=batch_rows))
 
 
-def test_rows_of_a_dictionary_are_the_rows_of_the_column(tmp_path: Path) -> None:
-    source = _written(tmp_path / "t.parquet", _keys())
-    coded, plain = _batches(source, ENCODED), _batches(source, Columns(key="k"))
-    assert {batch.key.type for batch in plain} == {pa.string()}
-    assert all(pa.types.is_dictionary(batch.key.type) for batch in coded)
-    assert all(batch.rows == len(batch.key) <= 4 * 300 for batch in coded)
-    rows = [key for batch in coded for key in batch.key.to_pylist()]
-    assert rows == [key for batch in plain for key in batch.key.to_pylist()] == _keys()
-
-
 @pytest.mark.parametrize(
     ("kind", "counts"), [*((kind, None) for kind in KINDS), *((kind, "n") for kind in ("histogram", "counts", "heavy"))]
 )
