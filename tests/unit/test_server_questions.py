@@ -80,23 +80,3 @@ def test_reading_a_question_is_charged_as_computing(
     settings = Settings(str(tmp_path / "x.db"), public=frozenset({"read"}), limits=Limits(compute_rate=0.001))
     wanted = 404 if b'"a"' in body else 422
     assert codes(settings, "/v1/releases/x/estimate", body, 3) == [wanted, wanted, 429]
-
-
-def test_a_confidence_next_to_its_limits_is_answered(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with inside(Settings(str(tmp_path / "x.db"), public=frozenset({"read"}))) as client:
-            service = client._transport.app.state.service  # type: ignore[attr-defined]
-            for protocol in PROTOCOLS:
-                aggregate = service.aggregates.create("x", protocol.to_json(), ["a", "b"])
-                reports = b"".join(protocol.to_bytes(protocol.report([["a"]] * 50)))
-                assert (await service.collecting.submit(aggregate, reports)).accepted == 50
-                address = f"/v1/collections/{aggregate.row.id}"
-                for confidence in ("0.9999999999999999", "5e-324"):
-                    # Joint intervals need a confidence still nearer to 1, which may not be a number below 1.
-                    for question, codes in (("estimate?key=a&", {200}), ("top?", {200, 422})):
-                        for form in ("json", "csv"):
-                            asked = f"{address}/{question}confidence={confidence}&format={form}"
-                            answer = await client.get(asked)
-                            assert answer.status_code in codes, answer.text
-
-    asyncio.run(work())
