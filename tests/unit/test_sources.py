@@ -77,7 +77,7 @@ def test_key_types_can_be_asked_for(suffix: str, tmp_path: Path) -> None:
     assert records(path, columns=Columns(user="t", user_type="int")) == [(3,), (1,)]
 
 
-@pytest.mark.parametrize("number", ["0x5", "-0x5", "1e1", "1_0", "٥"])
+@pytest.mark.parametrize("number", ["0x5", "-0x5", "1e1", "1_0", "٥", "2.5"])
 def test_a_whole_number_in_text_has_decimal_digits(number: str, tmp_path: Path) -> None:
     """Else the texts 5 and 0x5 were one user."""
     path = tmp_path / "records.csv"
