@@ -37,21 +37,6 @@ def test_a_proposed_command_has_the_budget_that_was_planned(dpsketch: Runner) ->
     assert "Assuming --delta 1e-6;" in assumed.err
 
 
-@pytest.mark.parametrize(("kind", "own"), [("counts", ()), ("heavy", ("--key-bytes", 8))])
-def test_programs_read_a_plan_and_use_its_shape(
-    dpsketch: Runner, kind: str, own: tuple[object, ...], tmp_path: Path
-) -> None:
-    found = dpsketch("plan", kind, *BUDGET, *DATA, *own, "--memory", 1 << 20, "--json").json
-    assert found["kind"] == kind
-    assert found["error"] > 0
-    assert found["memory"] <= 1 << 20
-    assert found["budget"] == {"epsilon": 1.0, "delta": 1e-6, "rho": None}
-    (tmp_path / "visits.csv").write_text("page\n" + "/a\n/b\n" * 20)
-    options = [part for name, value in found["shape"].items() for part in (f"--{name.replace('_', '-')}", value)]
-    run = dpsketch("run", kind, "visits.csv", "--key", "page", *options, *BUDGET, "-o", "out.dps")
-    assert run.code == 0, run.err
-
-
 def test_a_question_compares_the_kinds_and_ends_in_a_command(dpsketch: Runner, tmp_path: Path) -> None:
     (tmp_path / "visits.csv").write_text("page\n" + "/a\n/b\n" * 40)
     asked = ("plan", "--question", "keys", *BUDGET, *DATA)
@@ -85,32 +70,3 @@ def test_refusals_say_what_can_be_had(dpsketch: Runner, asked: tuple[object, ...
     refused = dpsketch("plan", *asked)
     assert refused.code == 2
     assert words in refused.err
-
-
-def test_error_against_the_bound_is_told_and_drawn(dpsketch: Runner, tmp_path: Path) -> None:
-    told = dpsketch("plan", "histogram", *BUDGET, *DATA, "--users", 2_000, "--bounds", "curve.svg")
-    assert told.code == 0, told.err
-    assert "Least error at --max-keys " in told.out
-    assert (tmp_path / "curve.svg").stat().st_size > 5000
-
-
-TABLE = ("--sum", "amount=0:400", "--mean", "amount=0:100", "--quantiles", "amount:.5,.9=-5:100")
-
-
-def test_the_plan_of_a_table_is_a_command_and_a_width_for_each_column(dpsketch: Runner) -> None:
-    """With the columns that were asked for, and both means where the unit is a user."""
-    data = ("--records", 20_000, "--groups", 50)
-    found = dpsketch("plan", "table", *BUDGET, *data, "--users", 4_000, "--max-keys", 3, *TABLE)
-    assert found.code == 0, found.err
-    assert found.out.startswith(
-        "Proposed: dpsketch table SOURCE… --by COLUMNS --user COLUMN --max-keys 3 --users --sum amount=0:400 "
-        "--mean amount=0:100 --quantiles amount:0.5,0.9=-5:100 --epsilon 1 --delta 1e-6 -o out.dps\n"
-    )
-    for name in ("users", "sum_amount", "mean_amount", "quantile_amount_0.5", "mean_amount over users"):
-        assert f"\n{name} " in found.out
-    listed = dpsketch("plan", "table", *BUDGET, *data, "--count", "--listed").out
-    assert "--by COLUMNS --count --epsilon" in listed
-    assert "--groups FILE -o out.dps" in listed
-    shown = dpsketch("plan", "table", *BUDGET, *data, "--mean", "amount", "--json").json
-    assert shown["also"]["mean_amount"] == shown["error"]
-    assert "users" not in shown["also"]

@@ -53,15 +53,3 @@ def test_parts_of_named_quantiles_merge_and_get_intervals(dpsketch: Runner) -> N
         surer = dpsketch(*command, "--json").json
         assert surer["estimates"][0]["high"] is None
         assert "at most 0.95" in surer["note"]
-
-
-def test_a_plan_says_whether_naming_pays(dpsketch: Runner) -> None:
-    plan = ("plan", "ranges", "--epsilon", 1, "--delta", 0)
-    many = (*plan, "--records", 100_000, "--bits", 20, "--start", -7, "--quantiles")
-    told = dpsketch(*many, "0.5,0.9").out
-    assert told.startswith("Proposed: dpsketch run ranges SOURCE… --bits 20 --start -7 --quantiles 0.5,0.9 --epsilon 1")
-    assert "Naming these quantiles pays" in told
-    few = ("--records", 100, "--keys", 50, "--bits", 12, "--quantiles", ",".join(f"{i / 50:g}" for i in range(1, 50)))
-    tree = dpsketch(*plan, *few).out
-    assert "--quantiles 0" not in tree
-    assert "leave --quantiles out" in tree
