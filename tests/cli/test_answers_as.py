@@ -54,20 +54,6 @@ def test_every_form_has_one_row_a_key_and_the_guarantee_beside_it(dpsketch: Any)
 
 
 @pytest.mark.usefixtures("words")
-def test_a_threshold_lists_all_that_reach_it(dpsketch: Any) -> None:
-    listed = dpsketch("top", "histogram.dps", "--threshold", "100", "--json").json["estimates"]
-    assert len(listed) > 20
-    whole = dpsketch("top", "histogram.dps", "-n", "1000", "--json").json["estimates"]
-    assert listed == [row for row in whole if row["value"] >= 100]
-    assert len(dpsketch("top", "histogram.dps", "--threshold", "100", "-n", "3", "--json").json["estimates"]) == 3
-    assert len(dpsketch("top", "histogram.dps", "--json").json["estimates"]) == 20
-    none = dpsketch("top", "histogram.dps", "--threshold", "1e9")
-    assert none.code == 0
-    assert "No estimate reaches 1e+09" in none.err
-    assert dpsketch("top", "histogram.dps", "--threshold", "nan").code == 2
-
-
-@pytest.mark.usefixtures("words")
 def test_decoding_is_closer_and_its_top_holds_for_all_at_once(dpsketch: Any) -> None:
     """The table is narrow, so that collisions are most of the error. Deterministic by the test's name and seed."""
     truth = {f"w{i}": 4000 // (i + 1) if i < 200 else 0 for i in range(250)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import sqlite3
 import sys
 from contextlib import closing
@@ -14,7 +13,6 @@ import pyarrow.parquet
 import pytest
 
 import dpsketch as dps
-from dpsketch import files
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
 RUN = ["run", "counts", "visits.csv", "--key", "page", *BUDGET]
@@ -41,14 +39,11 @@ def test_run_query_top_inspect_plot(dpsketch: Any, tmp_path: Path) -> None:
     (tmp_path / "pages.txt").write_text("/a\n/b\n/ü\n/nowhere\n", encoding="utf-8")
     best = dpsketch("top", "visits.dps", "-n", "2", "--candidates", "pages.txt", "--json")
     assert [row["key"] for row in best.json["estimates"]] == ["/a", "/b"]
-    listed = dpsketch("query", "visits.dps", "--keys-from", "pages.txt", "--json")
-    assert len(listed.json["estimates"]) == 4
     facts = dpsketch("inspect", "visits.dps", "--json").json
     assert (facts["kind"], facts["spec"]["key_type"], facts["charge"]["dataset"]) == ("counts", "text", "visits.csv")
     assert "right at most 73.2% of the time" in dpsketch("inspect", "visits.dps").out
-    for extra in ([], ["--candidates", "pages.txt"]):
-        assert dpsketch("plot", "visits.dps", "-o", "visits.png", *extra).code == 0
-        assert (tmp_path / "visits.png").read_bytes().startswith(b"\x89PNG")
+    assert dpsketch("plot", "visits.dps", "-o", "visits.png", "--candidates", "pages.txt").code == 0
+    assert (tmp_path / "visits.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("keys", [[], [5]])
@@ -149,19 +144,10 @@ def test_sensitive_and_damaged_files_are_refused(dpsketch: Any, tmp_path: Path) 
         assert (refused.code, len(refused.err.splitlines())) == (1, 1), name
 
 
-def test_outputs_that_cannot_be_written_are_found_out_before_the_budget_is_charged(
-    dpsketch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+def test_outputs_that_cannot_be_written_are_found_out_before_the_budget_is_charged(dpsketch: Any) -> None:
     for output in ("no/such/folder/out.dps", "."):
         assert dpsketch(*RUN, "--dataset", "d", "-o", output).code == 1
     assert dpsketch("ledger", "show", "--json").json["datasets"] == []
-    monkeypatch.setattr(files.os, "fsync", full)
-    result = dpsketch("build", *RUN[1:5], "-o", "v.sketch")
-    assert (result.code, "no space" in result.err) == (1, True)
-    assert not list(tmp_path.glob("*.sketch*"))
 
 
 def test_demo(dpsketch: Any, tmp_path: Path) -> None:

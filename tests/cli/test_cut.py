@@ -41,23 +41,19 @@ def test_the_data_holder_alone_is_told_how_much_the_bounds_cut(dpsketch: Any, tm
     assert "For your eyes: 12% of the records had a weight above 1, which cut 75% of the total weight" in made.err
 
 
-def test_answers_say_what_they_count(dpsketch: Any, tmp_path: Path) -> None:
-    options = ["--key", "page", "--user", "user", "--max-keys", "2"]
-    dpsketch("run", "counts", visits(tmp_path), *options, *BUDGET, "-o", "out.dps")
-    said_everywhere(dpsketch, "out.dps", "p0", COUNTED)
-
-
-def said_everywhere(dpsketch: Any, name: str, key: str, counted: str) -> None:
-    """By every command, in every form."""
-    Path("keys.txt").write_text(f"{key}\n")
-    for command in (["query", name, key], ["top", name, "--candidates", "keys.txt"], ["inspect", name]):
+def test_every_command_says_in_every_form_what_it_counts(dpsketch: Any, tmp_path: Path) -> None:
+    bounded = ["--key", "page", "--user", "user", "--max-keys", "2"]
+    dpsketch("run", "counts", visits(tmp_path), *bounded, *BUDGET, "-o", "out.dps")
+    Path("keys.txt").write_text("p0\n")
+    query = ["query", "out.dps", "p0"]
+    for command in (query, ["top", "out.dps", "--candidates", "keys.txt"], ["inspect", "out.dps"]):
         said = dpsketch(*command)
-        assert counted in said.out + said.err
-        assert dpsketch(*command, "--json").json["counts"] == counted
+        assert COUNTED in said.out + said.err
+        assert dpsketch(*command, "--json").json["counts"] == COUNTED
     for form in ("--csv", "--markdown"):
-        assert counted in dpsketch("query", name, key, form).err
-    assert dpsketch("query", name, key, "--parquet", "a.parquet").code == 0
-    assert pyarrow.parquet.read_schema("a.parquet").metadata[b"counts"] == counted.encode()
+        assert COUNTED in dpsketch(*query, form).err
+    assert dpsketch(*query, "--parquet", "a.parquet").code == 0
+    assert pyarrow.parquet.read_schema("a.parquet").metadata[b"counts"] == COUNTED.encode()
 
 
 def test_what_was_cut_is_known_to_the_sketch_and_adds_up() -> None:
@@ -82,5 +78,3 @@ def test_what_max_items_cuts_of_local_reports_is_told(dpsketch: Any, tmp_path: P
     assert made.code == 0, made.err
     assert "For your eyes: a cap of 2 items cuts the sets of 75.0% of people and leaves out 46.2%" in made.err
     assert "46.2" not in made.out
-    assert dpsketch("local", "collect", "r.jsonl", "--spec", "apps.json", "-o", "apps.dps").code == 0
-    said_everywhere(dpsketch, "apps.dps", "a", "shares of people, clipped: at most 2 items counted of each")

@@ -194,14 +194,6 @@ def test_a_charge_of_which_nothing_was_written_is_used_again(place: Place, step:
     assert "again.dps" not in place.names()
 
 
-def test_a_charge_is_used_again_by_the_same_partials_only(place: Place) -> None:
-    place.run(*release("c.sketch"), step="draw")
-    (place.folder / "w.csv").write_text("page\n/other\n")
-    place.ok("build", "distinct", "w.csv", "--key", "page", "-o", "other.sketch")
-    place.ok("release", "other.sketch", *PURE, "--dataset", "d", "-o", "out.dps")
-    assert place.charges() == [False, True]
-
-
 def test_what_may_have_been_seen_is_never_drawn_again(place: Place) -> None:
     """The disk failed while the release was written: its first bytes may be on it."""
     ended = place.run(*release("c.sketch"), step="write", how="broken")

@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch.sketches import store
-from dpsketch.sources.engine import private_folder
 
 Runner = Callable[..., Any]
 
@@ -86,20 +84,6 @@ def test_users_are_bounded_and_answers_say_what_was_counted(dpsketch: Runner, tm
     refused = dpsketch("query", "n.dps", "1")
     assert refused.code == 2
     assert "names only" in refused.err
-
-
-def test_memory_has_a_limit_in_the_shell_too(dpsketch: Runner, visits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything goes to disk and is released from there; the folder is empty afterwards."""
-    monkeypatch.setattr(store, "_WAITING_ROWS", 100)
-    folder = visits.parent / "scratch"
-    folder.mkdir()
-    begun: list[str] = []
-    monkeypatch.setattr(store, "private_folder", lambda parent: begun.append(parent) or private_folder(parent))
-    made = dpsketch(*RUN, *BUDGET, "--memory-limit", "1GB", "--temp-directory", folder, "-o", "visits.dps")
-    assert made.code == 0, made.err
-    assert begun == [str(folder)]
-    assert not list(folder.iterdir())
-    assert [row["key"] for row in dpsketch("top", "visits.dps", "-n", 2, "--json").json["estimates"]] == ["/a", "/b"]
 
 
 VOTES = (*BUDGET, "--max-counters", 8)

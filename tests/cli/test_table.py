@@ -16,7 +16,6 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.sketches.table.private import PrivateTable
-from sensitive import everything
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
 RECORDS = 12_000
@@ -135,21 +134,6 @@ def test_records_that_lack_something_are_skipped_and_only_the_terminal_says_so(d
     assert b"404" not in (tmp_path / "t.dps").read_bytes()
 
 
-def test_partial_tables_merge_to_one_pass(dpsketch: Any, tmp_path: Path) -> None:
-    build = ["build", "table", "events.parquet", "--by", "country,day", "--user", "visitor", "--mean", "amount"]
-    for name, where in (("a", "visitor < 700"), ("b", "visitor >= 700"), ("all", "visitor >= 0")):
-        built = dpsketch(*build, "--quantiles", "amount:.5", "--where", where, "-o", f"{name}.sketch")
-        assert built.code == 0, built.err
-    assert (tmp_path / "a.sketch").stat().st_mode & 0o077 == 0
-    assert dpsketch("merge", "a.sketch", "b.sketch", "-o", "ab.sketch").code == 0
-    both, single = (dps.load_sensitive(f"{name}.sketch") for name in ("ab", "all"))
-    assert everything(both) == everything(single)
-    (tmp_path / "days.csv").write_text("day,country\n2026-01-02,FR\n2026-01-09,FR\n")
-    made = dpsketch("release", "ab.sketch", *BUDGET, "--groups", "days.csv", "--no-ledger", "-o", "ab.dps")
-    assert made.code == 0, made.err
-    assert loaded("ab.dps").groups == [("FR", "2026-01-02"), ("FR", "2026-01-09")]
-
-
 @pytest.mark.parametrize(
     ("by", "name", "text", "groups", "truth"),
     [
@@ -254,24 +238,6 @@ def test_what_cannot_be_released_is_refused_before_anything_is_charged(
     assert "Read" not in refused.err
     assert not (tmp_path / "t.dps").exists()
     assert dpsketch("ledger", "show", "--json").json["datasets"] == []
-
-
-@pytest.mark.parametrize("by", ["country", "country,day"])
-def test_tables_are_compared(dpsketch: Any, by: str) -> None:
-    for name, columns in (
-        ("a", ["--count"]),
-        ("b", ["--count", "--sum", "amount=0:1"]),
-        ("c", ["--sum", "amount=0:1"]),
-    ):
-        made = dpsketch(*RUN, "--by", by, *columns, "--no-ledger", "-o", f"{name}.dps")
-        assert made.code == 0, made.err
-    group = "FR" if by == "country" else "FR,2026-01-01"
-    asked = dpsketch("compare", "a.dps", "b.dps", group)
-    assert asked.code == 0, asked.err
-    assert "inf" not in asked.out + asked.err
-    assert "ε = 2" in asked.err
-    refused = dpsketch("compare", "a.dps", "c.dps", group)
-    assert (refused.code, "no number in common" in refused.err) == (2, True)
 
 
 def test_control_characters_of_names_are_escaped(dpsketch: Any, tmp_path: Path) -> None:
