@@ -1,4 +1,4 @@
-"""How answers are asked for and printed: forms, --threshold and --decode."""
+"""How answers are asked for and printed: forms, and --decode."""
 
 from __future__ import annotations
 
@@ -77,10 +77,7 @@ def test_decoding_is_closer_and_its_top_holds_for_all_at_once(dpsketch: Any) -> 
     assert all(row["low"] <= truth[row["key"]] <= row["high"] for row in top)
     for asked, words in (
         (["query", "histogram.dps", "w0", "--decode"], "cannot be decoded"),
-        (["query", "counts.dps", "w0", "--decode", "--estimator", "mean"], "drop --estimator"),
         (["top", "counts.dps"], "--candidates"),
-        (["top", "counts.dps", "--decode"], "list of candidates"),
-        (["query", "counts.dps", "--decode"], "at least one key"),
     ):
         refused = dpsketch(*asked)
         assert (refused.code, words in refused.err) == (2, True)

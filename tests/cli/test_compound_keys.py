@@ -11,7 +11,6 @@ import dpsketch as dps
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--no-ledger", "--overwrite"]
 SHAPES = {"counts": ["--width", "512"], "heavy": ["--key-bytes", "12", "--width", "512"], "histogram": [], "sparse": []}
-ROWS = [("a,b", "c", 1), ("a", "b,c", 2), ('q"', "x", 3), ("", "e", 4)]
 
 
 @pytest.fixture(autouse=True)
@@ -35,13 +34,11 @@ def test_a_key_of_two_columns_is_asked_and_answered_as_a_csv_row(dpsketch: Any, 
     assert [row["key"] for row in found] == [["a,b", "c"], ["a", "b,c"], ['q"', "x"], ["", "e"], ["a", "c"]]
     assert [round(row["value"], -2) + 0 for row in found] == [400, 400, 400, 400, 0]
     assert '"a,b",c' in dpsketch("query", "out.dps", '"a,b",c').out
-    assert dpsketch("inspect", "out.dps", "--json").json["spec"]["key_columns"] == ["o", "d"]
-    Path("list.txt").write_text('"a,b",c\n"a","b,c"\n')
-    candidates = ["--candidates", "list.txt"] if kind == "counts" else []
-    if kind != "sparse":
-        listed = dpsketch("top", "out.dps", *candidates, "--json").json["estimates"]
-        assert {tuple(row["key"]) for row in listed} == {(o, d) for o, d, _ in ROWS[: 2 if candidates else 4]}
+    if kind in ("heavy", "histogram"):
+        listed = dpsketch("top", "out.dps", "--json").json["estimates"]
+        assert {tuple(row["key"]) for row in listed} == {("a,b", "c"), ("a", "b,c"), ('q"', "x"), ("", "e")}
     if kind == "histogram":
+        Path("list.txt").write_text('"a,b",c\n"a","b,c"\n')
         run(dpsketch, kind, "t.csv", "--key", "o,d", "--keys-from", "list.txt")
         assert dps.load("out.dps").keys == [("a,b", "c"), ("a", "b,c")]
 

@@ -62,15 +62,15 @@ def test_each_kind_of_error_has_its_exit_code(
         assert document["error"]["message"].split()[-1] in plain.err
 
 
-def test_quiet_leaves_results_and_errors(folder: Path, dpsketch: Runner, dpsketch_process: Runner) -> None:
-    """In processes of their own, whose output is no terminal; messages come beside JSON unless they are not wanted."""
-    quiet = dpsketch_process(*RUN, *BUDGET, "--no-ledger", "--quiet", "-o", "quiet.dps")
+def test_quiet_leaves_results_and_errors(folder: Path, dpsketch: Runner) -> None:
+    """Messages come beside JSON unless they are not wanted."""
+    quiet = dpsketch(*RUN, *BUDGET, "--no-ledger", "--quiet", "-o", "quiet.dps")
     assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
     assert (folder / "quiet.dps").exists()
     told = dpsketch(*RUN, *BUDGET, "--no-ledger", "--json", "-o", "told.dps")
     assert told.json["output"] == "told.dps"
     assert "Read 100 records" in told.err
-    asked = dpsketch_process("query", "quiet.dps", "/a", "--json", "-q")
+    asked = dpsketch("query", "quiet.dps", "/a", "--json", "-q")
     assert (asked.code, asked.err) == (0, "")
     assert asked.json["estimates"][0]["key"] == "/a"
     assert dpsketch("query", "quiet.dps", "/a", "--json").err == ""

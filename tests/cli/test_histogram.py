@@ -79,11 +79,7 @@ def test_users_are_bounded_and_answers_say_what_was_counted(dpsketch: Runner, tm
     assert top["guarantee"]["unit"]["max_keys"] == 60
     named = dpsketch(*run, "--where", "item < 12", "--names-only", "-o", "n.dps")
     assert named.code == 0, named.err
-    assert sorted(dpsketch("top", "n.dps").out.split()) == sorted(str(k) for k in range(12))
     assert dpsketch("top", "n.dps", "--json").json["names"] == sorted(str(k) for k in range(12))
-    refused = dpsketch("query", "n.dps", "1")
-    assert refused.code == 2
-    assert "names only" in refused.err
 
 
 VOTES = (*BUDGET, "--max-counters", 8)
@@ -128,10 +124,6 @@ def test_a_bound_that_is_chosen_is_stated_with_every_answer(dpsketch: Runner, tm
     counted = dpsketch("top", "many.dps", "--json").json["counts"]
     assert "of what users hold was cut" in counted
     assert f"at most {facts['max_keys']} published key" in counted
-    for wrong in ("Auto", "-3", "2.5"):
-        refused = dpsketch("run", "histogram", *users, wrong, *budget)
-        assert refused.code == 2
-        assert "a whole number, or auto" in refused.err
 
 
 def test_votes_in_bounded_memory(dpsketch: Runner, tmp_path: Path) -> None:

@@ -76,14 +76,6 @@ def test_a_pipe_has_no_name_and_a_list_of_files_gets_one(dpsketch: Any, visits: 
     assert b"patient" not in Path("out.dps").read_bytes()
 
 
-def test_a_copied_sketch_is_the_same_dataset(dpsketch: Any, visits: Path, tmp_path: Path) -> None:
-    dpsketch("build", "counts", visits, "--key", "url", "-o", "day.sketch")
-    assert dpsketch("release", "day.sketch", *BUDGET, "--dataset", "web", "-o", "one.dps").code == 0
-    shutil.copy(tmp_path / "day.sketch", tmp_path / "copy.sketch")
-    assert dpsketch("release", "copy.sketch", *BUDGET, "-o", "two.dps").code == 0
-    assert charged(dpsketch) == {"web": 2}
-
-
 # Parts of a dataset.
 
 
@@ -102,13 +94,9 @@ def test_a_day_costs_what_the_dearest_day_does(dpsketch: Any, visits: Path, tmp_
     again = dpsketch(*dear, "--part", DAYS[0])
     assert again.code == 3
     assert "A release of its kind fits with ε up to" in again.err
-    assert "is named as in '2026-11-15'" in dpsketch(*dear, "--part", "15.11.").err
     charges = dpsketch("ledger", "history", "web", "--json").json["charges"]
     assert [charge["part"] for charge in charges] == list(DAYS[:2])
     assert charges[0]["origin"] == {"output": f"{DAYS[0]}.dps", "columns": "key url", "who": getpass.getuser()}
-    for command in ("show", "history"):
-        shown = dpsketch("ledger", command, "web").out
-        assert all(word in shown for word in (*DAYS[:2], f"{DAYS[0]}.dps", "key url", getpass.getuser()))
     assert dps.Ledger(tmp_path / "dpsketch" / "ledger.db").verify() == []
 
 

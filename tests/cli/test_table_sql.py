@@ -102,7 +102,7 @@ def test_each_aggregate_is_its_column() -> None:
     query = """
         SELECT country, COUNT(DISTINCT visitor) AS people, COUNT(*), SUM(amount * qty) AS worth, SUM(amount),
             AVG(amount), MEAN(qty) AS each, MEDIAN(amount) AS middle, QUANTILE_CONT(amount, 0.9),
-            QUANTILE_DISC(amount, .25), PERCENTILE_CONT(0.75) WITHIN GROUP (ORDER BY qty),
+            PERCENTILE_CONT(0.75) WITHIN GROUP (ORDER BY qty),
             PERCENTILE_CONT(0.75) WITHIN GROUP (ORDER BY amount DESC)
                 AS quarter
         FROM events GROUP BY country
@@ -118,7 +118,6 @@ def test_each_aggregate_is_its_column() -> None:
         dps.mean("qty", bounds=(0, 3), over="users", name="each"),
         dps.quantiles("amount", [0.5], bounds=(0, 30), grid=0.5, name="middle"),
         dps.quantiles("amount", [0.9], bounds=(0, 30), grid=0.5),
-        dps.quantiles("amount", [0.25], bounds=(0, 30), grid=0.5),
         dps.quantiles("qty", [0.75], bounds=(0, 3), grid=1),
         dps.quantiles("amount", [0.25], bounds=(0, 30), grid=0.5, name="quarter"),
     )
@@ -135,7 +134,6 @@ def test_having_order_and_limit_are_of_released_rows() -> None:
     assert [row["country"] for row in whole.to_json()] == ["FR", "IT", "US"]
     for after, expected in {
         "ORDER BY COUNT(*)": ["IT", "US", "FR"],
-        "ORDER BY count DESC LIMIT 1": ["FR"],
         "HAVING count_high < 1800 OR country = 'FR'": ["FR", "IT"],
         "HAVING COUNT(*) / 2 < 900 ORDER BY a": ["IT"],
         "HAVING CAST(country AS INTEGER) > 0": [],  # no row has a number there

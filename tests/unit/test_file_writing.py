@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -118,15 +117,6 @@ def test_a_changed_byte_is_found_wherever_it_is(copy: Path, place: float) -> Non
     copy.write_bytes(data)
     with pytest.raises(FileRefused, match="damaged"):
         total_of(copy)
-
-
-def test_a_pipe_is_read_to_its_end(large: Path, tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    writer = threading.Thread(target=lambda: pipe.write_bytes(large.read_bytes()))
-    writer.start()
-    assert total_of(pipe) == total_of(large) == [int(np.sum(LARGE.arrays["table"])), 1_500_000]
-    writer.join()
 
 
 def test_what_becomes_of_a_file_after_it_was_checked_changes_nothing(copy: Path) -> None:

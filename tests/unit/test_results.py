@@ -86,17 +86,6 @@ def test_the_page_writes_the_same_cells() -> None:
     assert cells(done.stdout.decode()) == cells(found.to_csv())
 
 
-def test_rows_come_one_by_one_by_number_and_by_slice() -> None:
-    found = of(["a", "b", "c"], counts="records")
-    rows = list(found)
-    assert rows == list(found.rows()) == [found[0], found[1], found[np.int64(2)]]
-    assert found[-1] == ("c", -1.0, -2.0, 0.0)
-    part = found[::-2]
-    assert (part.key, part.value.tolist(), part.confidence, part.counts) == (["c", "a"], [-1, 1234.5], 0.95, "records")
-    with pytest.raises(IndexError):
-        found[3]
-
-
 def test_in_a_notebook_keys_are_text_and_nothing_else() -> None:
     found = of(["<script>alert(1)</script>", "\"&'", b"<b>"], counts="<i>")
     page = found._repr_html_()

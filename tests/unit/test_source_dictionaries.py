@@ -69,9 +69,8 @@ def test_a_dictionary_in_memory_counts_as_its_rows_do(index: pa.DataType) -> Non
     """Of few values, each is added once for all of its rows; those that no row has, and nulls, add nothing."""
     codes = pa.array([None if i % 7 == 4 else i * i % 5 for i in range(90)], index)
     texts = pa.array(["a", "b", "never in a row", "d", "b"])  # a value may stand twice
-    numbers = pa.array(
-        [float("nan"), 1.0, 0.5, 2.0, 1.0]
-    )  # NaN is no key, and a fraction is refused where a row has it
+    # NaN is no key, and a fraction is refused where a row has it.
+    numbers = pa.array([float("nan"), 1.0, 0.5, 2.0, 1.0])
     for values in (texts, numbers):
         column = pa.DictionaryArray.from_arrays(codes, values)
         for keys in (column, column.slice(11, 40), column.slice(11, 7), column.slice(4, 1), column.slice(0, 0)):
