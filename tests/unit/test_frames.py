@@ -92,19 +92,6 @@ def counts(**unit: Any) -> dps.CountSketch:
 FRAME = pa.table({"url": ["secret", "b", None], "visitor": [1, 2, 3], "n": [1.0, 1.0, None]})
 
 
-def test_sums_of_duckdb_are_weights_and_counts() -> None:
-    summed = duckdb.sql(
-        "select url, sum(n) n, sum(n) / 1::decimal(9, 2) part from (values ('a', 2), ('a', 1)) t(url, n) group by 1"
-    )
-    sketch = dps.CountSketch(rows=3, width=64, unit=dps.per_record(max_weight=9))
-    sketch.update(summed, key="url", weight="n")
-    sketch.update(summed, key="url", count="n")
-    twin = dps.CountSketch(rows=3, width=64, unit=dps.per_record(max_weight=9))
-    twin.update(pa.array(["a"]), weights=[3])
-    twin.update(pa.array(["a"]), counts=[3])
-    assert everything(sketch) == everything(twin)
-
-
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"key": "url", "user": "uid"}, "no column 'uid'"),
     ({"user": "visitor"}, "say key= as well"),
@@ -124,16 +111,6 @@ def test_what_is_refused_is_said_and_nothing_is_added(make: Callable[[pa.Table],
         assert "secret" not in str(refused.value)
         assert everything(sketch) == everything(counts(max_keys=2))
     sketch.update(FRAME, key="url", user="visitor")
-
-
-def test_what_is_no_frame_is_refused() -> None:
-    sketch = counts()
-    for wrong in (["a"], {"url": ["a"]}, np.array(["a"]), pl.LazyFrame({"url": ["a"]}), None):
-        with pytest.raises(InvalidInput, match="names of columns go with a frame"):
-            sketch.update(wrong, key="url")
-    twice = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], ["url", "url"])
-    with pytest.raises(InvalidInput, match="two columns 'url'"):
-        sketch.update(twice, key="url")
 
 
 def test_what_a_relation_fails_on_is_not_repeated() -> None:

@@ -6,7 +6,6 @@ import csv
 import json
 import shutil
 import subprocess
-import sys
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import server
-from dpsketch.errors import InvalidInput
 
 KEYS: dict[str, tuple[list[Any], pa.DataType]] = {
     "integers": ([3, -4, 5], pa.int64()),
@@ -93,9 +91,3 @@ def test_in_a_notebook_keys_are_text_and_nothing_else() -> None:
         assert tag not in page
     assert "&lt;script&gt;" in page
     assert page.count("<tr>") == 4
-
-
-def test_a_frame_without_its_library_says_which_extra_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(InvalidInput, match=r"polars is not installed: pip install 'dpsketch\[frames\]'"):
-        of(["a", "b", "c"]).to_polars()

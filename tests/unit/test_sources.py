@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from dpsketch.sources import Columns
-from reading import FILES, Pipe, keys, records, refused, text_of, write
+from reading import Pipe, keys, records, refused, text_of, write
 
 # Each case: the bytes of a CSV file, the texts of its column k.
 AWKWARD: dict[str, tuple[bytes, list[str | None]]] = {
@@ -65,16 +65,6 @@ def test_integer_keys_of_csv(fields: bytes, numbers: list[int | None], tmp_path:
     path = tmp_path / "numbers.csv"
     path.write_bytes(b"k,b\n" + b"".join(field + b",0\n" for field in fields.split(b",")))
     assert keys(path, key_type="int") == numbers
-
-
-@pytest.mark.parametrize("suffix", FILES)
-def test_key_types_can_be_asked_for(suffix: str, tmp_path: Path) -> None:
-    table = pa.table({"k": pa.array([2**64 - 1, 1, None], pa.uint64()), "t": ["3", " 1", None]})
-    path = write(table, tmp_path / f"keys.{suffix}")
-    assert keys(path, key_type="text") == [str(2**64 - 1), "1", None]
-    assert keys(path, key_type="int") == [-1, 1, None]
-    assert records(path, columns=Columns(key="t", key_type="int")) == [(3,), (1,), (None,)]
-    assert records(path, columns=Columns(user="t", user_type="int")) == [(3,), (1,)]
 
 
 @pytest.mark.parametrize("number", ["0x5", "-0x5", "1e1", "1_0", "٥", "2.5"])
