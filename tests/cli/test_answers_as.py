@@ -43,14 +43,9 @@ def test_every_form_has_one_row_a_key_and_the_guarantee_beside_it(dpsketch: Any)
         table = pyarrow.parquet.read_table(f"{command[0]}.parquet")
         assert table.to_pylist() == exact
         assert table.schema.metadata[b"guarantee"].decode().startswith("ε = 1")
-    pairs = ["top", "pairs.dps", "-n", "1"]
-    (row,) = csv.DictReader(dpsketch(*pairs, "--csv").out.splitlines())
+    (row,) = csv.DictReader(dpsketch("top", "pairs.dps", "-n", "1", "--csv").out.splitlines())
     assert (row["k"], row["p"]) == ("w0", "a,0")
-    assert dpsketch(*pairs, "--markdown").out.startswith("| k | p | value")
-    dpsketch(*pairs, "--parquet", "pairs.parquet")
-    assert pyarrow.parquet.read_table("pairs.parquet").column_names == ["k", "p", "value", "low", "high"]
-    for other in ("--json", "--markdown"):
-        assert dpsketch(*pairs, "--csv", other).code == 2
+    assert dpsketch("top", "pairs.dps", "--csv", "--json").code == 2
 
 
 @pytest.mark.usefixtures("words")

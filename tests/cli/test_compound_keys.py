@@ -10,7 +10,7 @@ import pytest
 import dpsketch as dps
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--no-ledger", "--overwrite"]
-SHAPES = {"counts": ["--width", "512"], "heavy": ["--key-bytes", "12", "--width", "512"], "histogram": [], "sparse": []}
+SHAPES = {"counts": ["--width", "512"], "heavy": ["--key-bytes", "12", "--width", "512"], "histogram": []}
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def test_a_key_of_two_columns_is_asked_and_answered_as_a_csv_row(dpsketch: Any, 
     assert [row["key"] for row in found] == [["a,b", "c"], ["a", "b,c"], ['q"', "x"], ["", "e"], ["a", "c"]]
     assert [round(row["value"], -2) + 0 for row in found] == [400, 400, 400, 400, 0]
     assert '"a,b",c' in dpsketch("query", "out.dps", '"a,b",c').out
-    if kind in ("heavy", "histogram"):
+    if kind != "counts":
         listed = dpsketch("top", "out.dps", "--json").json["estimates"]
         assert {tuple(row["key"]) for row in listed} == {("a,b", "c"), ("a", "b,c"), ('q"', "x"), ("", "e")}
     if kind == "histogram":
@@ -58,15 +58,6 @@ def test_what_no_compound_key_and_no_count_can_be_is_refused(dpsketch: Any, opti
     assert refused.code == 2
     assert words in refused.err
     assert not Path("out.dps").exists()
-
-
-def test_a_question_that_is_no_row_of_the_columns_is_refused_without_quoting_it(dpsketch: Any) -> None:
-    run(dpsketch, "histogram", "t.csv", "--key", "o,d")
-    for asked in ("ssn", "ssn,b,c", '"ssn,b', '"ssn"x,b', "ssn,b\nc"):
-        refused = dpsketch("query", "out.dps", asked)
-        assert refused.code == 2
-        assert "one CSV row of o, d" in refused.err
-        assert "ssn" not in refused.err
 
 
 @pytest.mark.parametrize("bad", ["-1", "2.5", "x", "99999999999999999999"])

@@ -225,30 +225,6 @@ def test_a_whole_release_is_put_in_place_without_a_charge(place: Place, step: st
     assert "nothing waits" in nothing.err
 
 
-def test_a_file_that_is_there_is_not_overwritten(place: Place) -> None:
-    """Refused before anything is read (the source is missing) or charged."""
-    source = ["v.csv", "--key", "page"]
-    commands = [
-        ["run", "distinct", *source, *PURE, "--dataset", "d", "-o", "out.dps"],
-        ["build", "distinct", *source, "-o", "out.dps"],
-        release("c.sketch"),
-        ["merge", "m.sketch", "n.sketch", "-o", "out.dps"],
-    ]
-    (place.folder / "out.dps").write_bytes(b"paid for")
-    for command in commands:
-        missing = [f"none-{word}" if word.endswith((".csv", ".sketch")) else word for word in command]
-        for asked in (command, missing):
-            refused = place.run(*asked)
-            assert refused.code == 4
-            assert "out.dps exists" in refused.err
-            assert "--overwrite" in refused.err
-    assert (place.folder / "out.dps").read_bytes() == b"paid for"
-    assert place.ledger.datasets() == []
-    for command in commands:
-        place.ok(*command, "--overwrite")
-        assert (place.folder / "out.dps").read_bytes() != b"paid for"
-
-
 def test_a_file_that_came_into_being_meanwhile_is_left(place: Place, tmp_path: Path) -> None:
     """Two commands with one output: the second is told so. A file that something else wrote is left as it is."""
     command = ["run", "distinct", "-", "--key", "page", *PURE, "--dataset", "d", "-o", "out.dps"]

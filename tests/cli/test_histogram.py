@@ -108,24 +108,6 @@ def test_what_cannot_be_is_refused_before_anything_is_read(
     assert not dpsketch("ledger", "show", "--json").json["datasets"]
 
 
-def test_a_bound_that_is_chosen_is_stated_with_every_answer(dpsketch: Runner, tmp_path: Path) -> None:
-    """600 people, half with 3 pages and half with 20; at this ε the ranges stand out of the noise."""
-    rows = [(page, person) for person in range(600) for page in range(3 if person % 2 else 20)]
-    (tmp_path / "many.csv").write_text("url,visitor\n" + "".join(f"/{page},{person}\n" for page, person in rows))
-    (tmp_path / "urls.txt").write_text("".join(f"/{page}\n" for page in range(20)))
-    users = ("many.csv", "--key", "url", "--user", "visitor", "--max-keys")
-    budget = ("--epsilon", 8, "--delta", "1e-6", "--keys-from", "urls.txt", "-o", "many.dps", "--yes")
-    made = dpsketch("run", "histogram", *users, "auto", *budget)
-    assert made.code == 0, made.err
-    assert "chosen privately with 5% of ε" in made.err
-    assert "cut by --max-keys" not in made.err
-    facts = dpsketch("inspect", "many.dps", "--json").json
-    assert 0 <= facts["cut"]["low"] <= facts["cut"]["high"] <= 1
-    counted = dpsketch("top", "many.dps", "--json").json["counts"]
-    assert "of what users hold was cut" in counted
-    assert f"at most {facts['max_keys']} published key" in counted
-
-
 def test_votes_in_bounded_memory(dpsketch: Runner, tmp_path: Path) -> None:
     """Of five intervals one misses in at most 1 of 20,000 runs with fresh bits."""
     rng = np.random.default_rng(5)

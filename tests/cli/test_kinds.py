@@ -98,6 +98,7 @@ def test_users_are_bounded_and_parts_merge_to_one_pass(
     pa.parquet.write_table(table.filter(pa.compute.invert(first)), "two.parquet")
     users = [*options, "--user", "user", "--max-keys", "3"]
     made(dpsketch, "build", kind, "one.parquet", *users, "-o", "one.sketch")
+    assert dpsketch("query", "one.sketch", "w1").code == 1  # a sensitive file is not asked
     like = [*options[:2], "--user", "user", "--like", "one.sketch"]
     made(dpsketch, "build", kind, "two.parquet", *like, "-o", "two.sketch")
     made(dpsketch, "merge", "one.sketch", "two.sketch", "-o", "both.sketch")
@@ -136,7 +137,6 @@ def test_local_reports(dpsketch: Any, words: str, table: pa.Table) -> None:
     report = ["local", "report", words, "--user", "user", "--key", "word", "--spec", "spec.json"]
     made(dpsketch, *report, "--epsilon", "4", "--max-items", "10", "-o", "reports.jsonl")
     made(dpsketch, *report, "-o", "more.bin")
-    assert dpsketch(*report, "-o", "more.bin").code == 4
     sources = ["reports.jsonl", "more.bin", "reports.jsonl"]
     collected = made(dpsketch, "local", "collect", *sources, "--spec", "spec.json", "-o", "c.dps", "--json").json
     people = len(set(table["user"].to_pylist()))
@@ -145,8 +145,6 @@ def test_local_reports(dpsketch: Any, words: str, table: pa.Table) -> None:
     more = ["--spec", "spec.json", "--add-to", "c.dps", "-o", "d.dps", "--json"]
     junk = dpsketch("local", "collect", "junk.jsonl", *more).json
     assert junk["malformed"] + junk["other_spec"] == 2
-    found = dpsketch("local", "estimate", "c.dps", "w1", "nothing", "--json").json["estimates"]
+    found = asked(dpsketch, "c.dps", "w1", "nothing")
     assert found[0]["value"] > 0.5
     assert abs(found[1]["value"]) < 0.2
-    assert asked(dpsketch, "c.dps", "w1") == found[:1]
-    assert dpsketch("inspect", "c.dps").code == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,25 +34,6 @@ def test_a_proposed_command_has_the_budget_that_was_planned(dpsketch: Runner) ->
     assumed = dpsketch("plan", "counts", "--epsilon", 1, *asked)
     assert "--delta 1e-6 -o" in assumed.out
     assert "Assuming --delta 1e-6;" in assumed.err
-
-
-def test_a_question_compares_the_kinds_and_ends_in_a_command(dpsketch: Runner, tmp_path: Path) -> None:
-    (tmp_path / "visits.csv").write_text("page\n" + "/a\n/b\n" * 40)
-    asked = ("plan", "--question", "keys", *BUDGET, *DATA)
-    found = dpsketch(*asked)
-    assert found.code == 0, found.err
-    assert "Use histogram: it names about" in found.out
-    line = next(line for line in found.out.splitlines() if line.startswith("Proposed: "))
-    command = line.replace("SOURCE…", "visits.csv").replace("COLUMN", "page").split()[2:]
-    assert dpsketch(*command).code == 0
-    told = dpsketch(*asked, "--users", 2_000, "--neighbours", "replace", "--json")
-    assert "Assuming --max-keys 10" in told.err
-    assert told.json["use"] == told.json["proposals"][0]["kind"] == "histogram"
-    kinds = {one["kind"] for one in told.json["proposals"]}
-    assert kinds == {"histogram", "histogram-votes", "counts", "sparse", "heavy"}
-    assert all(one["error"] > 0 and one["memory"] > 0 and one["suits"] for one in told.json["proposals"])
-    assert "--user COLUMN --max-keys 10" in told.json["command"]
-    assert "--neighbours replace" in told.json["command"]
 
 
 @pytest.mark.parametrize(

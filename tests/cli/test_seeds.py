@@ -52,7 +52,6 @@ def test_options_that_contradict_the_other_release_are_refused(dpsketch: Any) ->
         ("counts", [*like, "--seed", "5", "--max-keys", "2"], "drop --max-keys, --seed."),
         ("counts", [*like, "--rows", "5"], "takes the whole spec"),
         ("counts", [*like, "--neighbours", "replace"], "contradicts --like"),
-        ("counts", [*like, "--key-type", "int"], "contradicts --like"),
         ("counts", [*like, "--user", "u"], "contradicts --like"),
         ("distinct", like, "kind counts"),
         ("counts", ["--like", "part.sketch"], "sensitive"),
