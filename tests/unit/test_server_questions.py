@@ -10,16 +10,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from dpsketch import local
 from dpsketch.server.models import AskKeys
 from dpsketch.server.settings import Limits, Settings
 from serving import inside
 
 MANY = 5000
-PROTOCOLS = [
-    local.SubsetHashing(epsilon=2.0, max_items=1, key_type="text"),
-    local.SubsetDirect(epsilon=2.0, max_items=1, domain=("a", "b", "c")),
-]
 
 
 def asked_models() -> list[type[BaseModel]]:

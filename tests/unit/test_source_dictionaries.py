@@ -42,10 +42,6 @@ def _written(path: Path, keys: Any, **options: Any) -> str:
     return str(path)
 
 
-def _batches(source: str, columns: Columns, batch_rows: int = 300) -> list[Any]:
-    return list(open_source([source], columns, batch_rows=batch_rows))
-
-
 @pytest.mark.parametrize(
     ("kind", "counts"), [*((kind, None) for kind in KINDS), *((kind, "n") for kind in ("histogram", "counts", "heavy"))]
 )
