@@ -1,4 +1,4 @@
-"""A histogram through the command line: names and counts, for a list, for users, in bounded memory, and refusals."""
+"""A histogram through the command line: names and counts, for a list, for users, by votes, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind through the command line: run, query, inspect, plot, and parts that merge."""
+"""Kinds through the command line: run, query, inspect, plot, parts that merge, parties and local reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dpsketch plan`: proposals for people and for programs."""
+"""`dpsketch plan`: a proposed command promises what was planned, and refusals say what can be had."""
 
 from __future__ import annotations
 

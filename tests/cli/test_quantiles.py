@@ -1,4 +1,4 @@
-"""Quantiles that are named on the command line: run, query, build, merge, release, plan."""
+"""Quantiles that are named on the command line: run, query, build, merge, release."""
 
 from __future__ import annotations
 

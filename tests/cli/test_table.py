@@ -1,4 +1,4 @@
-"""dpsketch table: a private GROUP BY from the shell, partial tables, and questions to the released file."""
+"""dpsketch table: a private GROUP BY from the shell, and questions to the released file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dps.sql and dpsketch sql: a GROUP BY query as one release, and every query that cannot be one."""
+"""dps.sql and dpsketch sql: a GROUP BY query as one release, and queries that cannot be one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The front pages: their tables have writers, their pictures exist, and words link to the glossary."""
+"""The front pages: their tables have writers, their pictures exist, and they say what the benchmarks found."""
 
 from __future__ import annotations
 

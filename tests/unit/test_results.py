@@ -1,4 +1,4 @@
-"""Estimates as tables: every kind of key, every library that reads Arrow, text, CSV, HTML and pictures."""
+"""Estimates as tables: every kind of key, every library that reads Arrow, CSV and HTML."""
 
 from __future__ import annotations
 
