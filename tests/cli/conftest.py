@@ -1,10 +1,8 @@
-"""Run the command line as a person would, in this process or in one of its own."""
+"""Run the command line as a person would, in this process."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,23 +45,5 @@ def dpsketch(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
             code = stop.code
         captured = capfd.readouterr()
         return Result(0 if code is None else int(code), captured.out, captured.err)
-
-    return run
-
-
-@pytest.fixture
-def dpsketch_process(tmp_path: Path) -> Runner:
-    """Run in a process of its own, with standard input if wanted."""
-
-    def run(*arguments: object, stdin: bytes = b"") -> Result:
-        done = subprocess.run(
-            [sys.executable, "-m", "dpsketch", *map(str, arguments)],
-            input=stdin,
-            capture_output=True,
-            cwd=tmp_path,
-            env={**os.environ, "XDG_DATA_HOME": str(tmp_path), "DPSKETCH_LEDGER": ""},
-            check=False,
-        )
-        return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     return run

@@ -33,17 +33,3 @@ def test_something_shipped_that_is_violated_fails(dpsketch: Any, monkeypatch: py
     assert result.code == 1
     assert result.json["mechanisms"][0]["verdict"] == "violated"
     assert "violated, although shipped as private: local-set-sizes" in result.err
-
-
-def test_refusals_say_what_is_known(dpsketch: Any, tmp_path: Path) -> None:
-    result = dpsketch("audit", "laplace")
-    assert result.code == 2
-    assert result.out == ""
-    assert "no mechanism called 'laplace'" in result.err
-    assert "counts-gaussian" in result.err
-    assert result.err.count("\n") == 1
-    assert dpsketch("audit", "race", "--trials", 5).code == 2
-    refused = dpsketch("audit", "race", "-o", tmp_path / "audit.xyz")
-    assert refused.code == 2
-    assert "use .png" in refused.err
-    assert "[1/1]" not in refused.err

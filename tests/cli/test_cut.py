@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -23,50 +22,38 @@ def visits(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("kind", ["counts", "heavy", "distinct"])
-@pytest.mark.parametrize("command", ["run", "build"])
-def test_the_data_holder_is_told_how_much_max_keys_cut(dpsketch: Any, tmp_path: Path, kind: str, command: str) -> None:
+def test_the_data_holder_alone_is_told_how_much_the_bounds_cut(dpsketch: Any, tmp_path: Path, kind: str) -> None:
     options = ["--key", "page", "--user", "user"]
     options += ["--key-bytes", "4", "--rows", "3", "--width", "16"] if kind == "heavy" else []
-    options += BUDGET if command == "run" else []
-    made = dpsketch(command, kind, visits(tmp_path), *options, "--max-keys", "2", "-o", "out")
-    assert made.code == 0, made.err
-    assert "For your eyes: 38% of the records were cut by --max-keys 2" in made.err  # 8 of 21
-    # 2 of ann's, 8 and 1 of bob's are left of 21.
-    assert ("48% of the total weight" in made.err) == (kind != "distinct")
-    if command == "run":
-        content = Path("out").read_bytes()
-        assert b'"cut"' not in content
-        assert b"left_out" not in content
-    enough = dpsketch(command, kind, "visits.csv", *options, "--max-keys", "10", "-o", "enough")
-    assert "were cut" not in enough.err
-
-
-def test_the_data_holder_is_told_how_much_weight_was_clipped(dpsketch: Any, tmp_path: Path) -> None:
+    for command, budget in (("build", []), ("run", BUDGET)):
+        asked = (command, kind, visits(tmp_path), *options, *budget)
+        made = dpsketch(*asked, "--max-keys", "2", "-o", f"{command}.out")
+        assert made.code == 0, made.err
+        assert "For your eyes: 38% of the records were cut by --max-keys 2" in made.err  # 8 of 21
+        # 2 of ann's, 8 and 1 of bob's are left of 21.
+        assert ("48% of the total weight" in made.err) == (kind != "distinct")
+        assert "were cut" not in dpsketch(*asked, "--max-keys", "10", "-o", f"{command}.enough").err
+    content = Path("run.out").read_bytes()
+    assert b'"cut"' not in content
+    assert b"left_out" not in content
     (tmp_path / "t.csv").write_text("k,w\n" + "a,1\n" * 22 + "b,26\n" * 3)
-    asked = ("run", "counts", "t.csv", "--key", "k", "--weight", "w", *BUDGET)
-    made = dpsketch(*asked, "-o", "out.dps")
-    assert made.code == 0, made.err
+    made = dpsketch("run", "counts", "t.csv", "--key", "k", "--weight", "w", *BUDGET, "-o", "out.dps")
     assert "For your eyes: 12% of the records had a weight above 1, which cut 75% of the total weight" in made.err
-    assert "total weight" not in dpsketch(*asked, "--max-weight", "26", "-o", "all.dps").err
 
 
-def test_answers_say_what_they_count(dpsketch: Any, tmp_path: Path) -> None:
-    options = ["--key", "page", "--user", "user", "--max-keys", "2"]
-    dpsketch("run", "counts", visits(tmp_path), *options, *BUDGET, "-o", "out.dps")
-    said_everywhere(dpsketch, "out.dps", "p0", COUNTED)
-
-
-def said_everywhere(dpsketch: Any, name: str, key: str, counted: str) -> None:
-    """By every command, in every form."""
-    Path("keys.txt").write_text(f"{key}\n")
-    for command in (["query", name, key], ["top", name, "--candidates", "keys.txt"], ["inspect", name]):
+def test_every_command_says_in_every_form_what_it_counts(dpsketch: Any, tmp_path: Path) -> None:
+    bounded = ["--key", "page", "--user", "user", "--max-keys", "2"]
+    dpsketch("run", "counts", visits(tmp_path), *bounded, *BUDGET, "-o", "out.dps")
+    Path("keys.txt").write_text("p0\n")
+    query = ["query", "out.dps", "p0"]
+    for command in (query, ["top", "out.dps", "--candidates", "keys.txt"], ["inspect", "out.dps"]):
         said = dpsketch(*command)
-        assert counted in said.out + said.err
-        assert json.loads(dpsketch(*command, "--json").out)["counts"] == counted
+        assert COUNTED in said.out + said.err
+        assert dpsketch(*command, "--json").json["counts"] == COUNTED
     for form in ("--csv", "--markdown"):
-        assert counted in dpsketch("query", name, key, form).err
-    assert dpsketch("query", name, key, "--parquet", "a.parquet").code == 0
-    assert pyarrow.parquet.read_schema("a.parquet").metadata[b"counts"] == counted.encode()
+        assert COUNTED in dpsketch(*query, form).err
+    assert dpsketch(*query, "--parquet", "a.parquet").code == 0
+    assert pyarrow.parquet.read_schema("a.parquet").metadata[b"counts"] == COUNTED.encode()
 
 
 def test_what_was_cut_is_known_to_the_sketch_and_adds_up() -> None:
@@ -91,7 +78,3 @@ def test_what_max_items_cuts_of_local_reports_is_told(dpsketch: Any, tmp_path: P
     assert made.code == 0, made.err
     assert "For your eyes: a cap of 2 items cuts the sets of 75.0% of people and leaves out 46.2%" in made.err
     assert "46.2" not in made.out
-    (tmp_path / "few.csv").write_text("person,app\n1,a\n1,a\n1,b\n2,a\n")
-    assert "For your eyes" not in dpsketch("local", "report", "few.csv", *people, "-o", "few.jsonl").err
-    assert dpsketch("local", "collect", "r.jsonl", "--spec", "apps.json", "-o", "apps.dps").code == 0
-    said_everywhere(dpsketch, "apps.dps", "a", "shares of people, clipped: at most 2 items counted of each")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 import dpsketch as dps
@@ -70,60 +67,29 @@ def test_all_days_in_one_file_are_asked_and_drawn_over_time(dpsketch: Any) -> No
     curve = dpsketch("query", file, "/a", "--curve", "1", "--json").json["estimates"]
     assert [each["key"] for each in curve] == ["2026-11-15", "2026-11-16", "2026-11-17"]
     assert [each["value"] for each in curve] == pytest.approx(stream.curve("/a", window=1).value.tolist())
-    for days, (first, last) in {"2:3": (2, 3), "3": (3, 3)}.items():
-        (found,) = dpsketch("query", file, "/a", "--days", days, "--json").json["estimates"]
-        assert found["value"] == pytest.approx(stream.between(first, last).estimate(["/a"]).value[0])
-    for days in ([], ["--days", "1:3"]):
-        assert "/a" in dpsketch("top", file, "--candidates", "keys.txt", *days).out
+    (found,) = dpsketch("query", file, "/a", "--days", "2:3", "--json").json["estimates"]
+    assert found["value"] == pytest.approx(stream.between(2, 3).estimate(["/a"]).value[0])
+    assert "/a" in dpsketch("top", file, "--candidates", "keys.txt", "--days", "1:3").out
     assert dpsketch("plot", file, "--key", "/a", "--curve", "total", "-o", "time.svg").code == 0
-    assert "day" in Path("time.svg").read_text(encoding="utf-8")
-    facts = json.loads(dpsketch("inspect", file, "--json").out)
-    assert (facts["days_published"], facts["last_day"]) == (3, "2026-11-17")
-    for words, asked in {
-        "number of days": ["query", file, "/a", "--curve", "week"],
-        "published days": ["query", "15.dps", "/a", "--days", "1"],
-        "go together": ["plot", file, "--key", "/a", "-o", "other.svg"],
-        "another folder": command(18, "c.dps", "--series", "state/web.dps"),
-        "name that as well": ["run", "counts", "visits.csv", "--key", "url", *BUDGET, "-o", "d.dps", *series],
-    }.items():
-        refused = dpsketch(*asked)
-        assert refused.code != 0
-        assert words in " ".join(refused.err.split())
-
-
-def test_a_state_that_may_be_seized(dpsketch: Any) -> None:
-    stream = ["--continual", "days=30,design=pan-private", *STREAM[2:]]
-    assert dpsketch(*command(15, "a.dps", stream=stream)).code == 0
-    assert "seizure" in dpsketch(*command(16, "b.dps", stream=stream)).err
-    sketch = StreamFolder("state").load()
-    assert (sketch.design.name, sketch.days_published, sketch.skipped_nulls) == ("pan-private", 2, 0)
-    assert "another design" in dpsketch(*command(17, "c.dps")).err
+    refused = dpsketch(*command(18, "c.dps", "--series", "state/web.dps"))
+    assert (refused.code, "another folder" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize(
     ("more", "words"),
     [
         (["--day", "2026-11-14"], "before the first day"),
-        (["--day", "tomorrow"], "2026-11-15"),
         (["--width", "32"], "another width"),
-        (["--key-type", "int"], "another key-type"),
         (["--dataset", "shop"], "another dataset"),
         (["--ledger", "other.db"], "another ledger"),
-        (["--key", "url,who"], "one column"),
-        (["--continual", "days=many"], "whole number"),
-        (["--continual", "objective=totals"], "needs days"),
-        (["--dry-run"], "goes without"),
+        (["--continual", "days=30,design=pan-private"], "another design"),
     ],
 )
 def test_refused(dpsketch: Any, more: list[str], words: str) -> None:
     assert dpsketch(*command(15, "a.dps")).code == 0
     before = STATE.read_bytes()
     given = command(16, "b.dps")
-    for name, value in zip(more[::2], [*more[1::2], None], strict=False):
-        if name in given and value is not None:
-            given[given.index(name) + 1] = value
-        else:
-            given += [name] if value is None else [name, value]
+    given[given.index(more[0]) + 1] = more[1]
     said = dpsketch(*given)
     assert said.code != 0
     assert words in " ".join(said.err.split())
@@ -144,7 +110,6 @@ def test_a_stream_that_was_charged_goes_on_with_its_ledger(dpsketch: Any) -> Non
         assert dpsketch(*command(day, f"{day}.dps", stream=free, budget=[*BUDGET[:4], "--no-ledger"])).code == 0
     said = dpsketch(*command(17, "c.dps", stream=free))
     assert "another dataset" in " ".join(said.err.split())
-    assert "go together" in " ".join(dpsketch(*command(15, "d.dps", stream=["--state", "state"])).err.split())
 
 
 def test_a_file_that_cannot_be_read_uses_up_no_day(dpsketch: Any) -> None:
@@ -159,26 +124,11 @@ def test_a_file_that_cannot_be_read_uses_up_no_day(dpsketch: Any) -> None:
     assert StreamFolder("state", ledger=dps.Ledger("budget.db")).load().days_published == 4
 
 
-@pytest.mark.parametrize("kind", ["counts", "histogram"])
-def test_keys_are_text_unless_a_format_has_types(dpsketch: Any, kind: str) -> None:
-    """Whatever records there are; a format with types is asked for the type."""
-    Path("visits.csv").write_text("url\n", encoding="utf-8")
-    pyarrow.parquet.write_table(pyarrow.table({"url": ["/a"]}), "visits.parquet")
-    stream = ["--key", "url", *BUDGET, "--continual", "days=30", "--state", "state", "--day", "2026-11-15"]
-    refused = dpsketch("run", kind, "visits.parquet", *stream, "-o", "a.dps")
-    assert refused.code == 2
-    assert "key-type" in refused.err.replace("_", "-")
-    made = dpsketch("run", kind, "visits.csv", *stream, "-o", "b.dps")
-    assert made.code == 0, made.err
-    assert StreamFolder("state").load().spec.key_type == "text"
-
-
-# Options of a kind, a question to it, and what stands for another value of which option.
 KINDS = {
-    "histogram": (["--key", "url", "--keys-from", "urls.txt"], "/a", "urls.txt", "fewer.txt"),
-    "ranges": (["--key", "ms", "--bits", "10"], "0:500", "10", "9"),
-    "heavy": (["--key", "url", "--key-bytes", "4", *STREAM[4:]], "/a", "4", "9"),
-    "density": (["--columns", "ms", "--bandwidth", "10", "--bounds", "0:1000", "--rows", "20"], "100", "10", "9"),
+    "histogram": (["--key", "url", "--keys-from", "urls.txt"], "/a"),
+    "ranges": (["--key", "ms", "--bits", "10"], "0:500"),
+    "heavy": (["--key", "url", "--key-bytes", "4", *STREAM[4:]], "/a"),
+    "density": (["--columns", "ms", "--bandwidth", "10", "--bounds", "0:1000", "--rows", "20"], "100"),
 }
 
 
@@ -187,8 +137,7 @@ def test_every_linear_kind_by_day(dpsketch: Any, kind: str) -> None:
     """Users are on one day at most: those of the first day are not counted on the third."""
     Path("visits.csv").write_text("url,who,ms\n/a,ann,100\n/a,bob,300\n/b,cid,200\n/x,dan,250\n", encoding="utf-8")
     Path("urls.txt").write_text("/a\n/b\n", encoding="utf-8")
-    Path("fewer.txt").write_text("/a\n", encoding="utf-8")
-    options, question, value, other = KINDS[kind]
+    options, question = KINDS[kind]
     users = ["--user", "who", "--max-keys", "2", "--continual", "days=30,user-days=1", "--state", "state"]
     given = ["run", kind, "visits.csv", *options, *BUDGET, *users]
     first = dpsketch(*given, "--day", "2026-11-15", "-o", "a.dps")
@@ -200,11 +149,6 @@ def test_every_linear_kind_by_day(dpsketch: Any, kind: str) -> None:
     assert sketch.days_published == 3
     assert sketch.dropped_records == 4
     assert dpsketch("query", "b.dps", question).code == 0
-    before = STATE.read_bytes()
-    refused = dpsketch(*(other if each == value else each for each in given), "--day", "2026-11-18", "-o", "c.dps")
-    assert refused.code != 0
-    assert "begun with another" in " ".join(refused.err.split())
-    assert STATE.read_bytes() == before
     assert len(charges()) == 1
 
 

@@ -157,24 +157,6 @@ def test_a_sketch_and_its_release_are_never_both_there(place: Place, step: str, 
     assert place.ledger.verify() == []
 
 
-def test_a_copied_sketch_is_paid_for_once(place: Place) -> None:
-    """Another process cannot know that a copy was released, but the ledger of both can, whichever dataset is named."""
-    for name in ("again.sketch", "moved.sketch"):
-        shutil.copy(place.folder / "m.sketch", place.folder / name)
-    place.ok(*release("m.sketch"))
-    for command in (
-        release("again.sketch", output="again.dps"),
-        ["release", "again.sketch", "--epsilon", "0.5", "--delta", "1e-6", "--dataset", "d", "-o", "again.dps"],
-        ["release", "moved.sketch", *BUDGET, "--dataset", "other", "-o", "again.dps"],
-    ):
-        refused = place.run(*command)
-        assert refused.code == 1
-        assert "was charged before, as row 1 of dataset 'd'" in refused.err
-    assert place.names() == {"c.sketch", "n.sketch", "again.sketch", "moved.sketch", "out.dps"}
-    assert place.charges() == [True]
-    assert place.ledger.datasets() == ["d"]
-
-
 @pytest.mark.parametrize("step", ["write", "overwrite", "place"])
 def test_parts_and_their_merge_are_never_both_there(place: Place, step: str) -> None:
     command = ["merge", "m.sketch", "n.sketch", "-o", "both.sketch"]
@@ -212,14 +194,6 @@ def test_a_charge_of_which_nothing_was_written_is_used_again(place: Place, step:
     assert "again.dps" not in place.names()
 
 
-def test_a_charge_is_used_again_by_the_same_partials_only(place: Place) -> None:
-    place.run(*release("c.sketch"), step="draw")
-    (place.folder / "w.csv").write_text("page\n/other\n")
-    place.ok("build", "distinct", "w.csv", "--key", "page", "-o", "other.sketch")
-    place.ok("release", "other.sketch", *PURE, "--dataset", "d", "-o", "out.dps")
-    assert place.charges() == [False, True]
-
-
 def test_what_may_have_been_seen_is_never_drawn_again(place: Place) -> None:
     """The disk failed while the release was written: its first bytes may be on it."""
     ended = place.run(*release("c.sketch"), step="write", how="broken")
@@ -249,30 +223,6 @@ def test_a_whole_release_is_put_in_place_without_a_charge(place: Place, step: st
     nothing = place.run("recover", "out2.dps")
     assert nothing.code == 1
     assert "nothing waits" in nothing.err
-
-
-def test_a_file_that_is_there_is_not_overwritten(place: Place) -> None:
-    """Refused before anything is read (the source is missing) or charged."""
-    source = ["v.csv", "--key", "page"]
-    commands = [
-        ["run", "distinct", *source, *PURE, "--dataset", "d", "-o", "out.dps"],
-        ["build", "distinct", *source, "-o", "out.dps"],
-        release("c.sketch"),
-        ["merge", "m.sketch", "n.sketch", "-o", "out.dps"],
-    ]
-    (place.folder / "out.dps").write_bytes(b"paid for")
-    for command in commands:
-        missing = [f"none-{word}" if word.endswith((".csv", ".sketch")) else word for word in command]
-        for asked in (command, missing):
-            refused = place.run(*asked)
-            assert refused.code == 4
-            assert "out.dps exists" in refused.err
-            assert "--overwrite" in refused.err
-    assert (place.folder / "out.dps").read_bytes() == b"paid for"
-    assert place.ledger.datasets() == []
-    for command in commands:
-        place.ok(*command, "--overwrite")
-        assert (place.folder / "out.dps").read_bytes() != b"paid for"
 
 
 def test_a_file_that_came_into_being_meanwhile_is_left(place: Place, tmp_path: Path) -> None:

@@ -55,8 +55,6 @@ def test_a_copy_gets_no_fresh_budget_unnoticed(dpsketch: Any, visits: Path, tmp_
     assert run(dpsketch, copy).code == 0
     assert charged(dpsketch) == {"web": 4}
     assert "was charged to dataset 'web' before" in run(dpsketch, visits, "--dataset", "elsewhere").err
-    several = run(dpsketch, visits, "third.csv", "--dry-run")
-    assert "does not know several sources, and keeps totals" in several.err
 
 
 def test_two_files_of_one_name_are_told_apart(dpsketch: Any, visits: Path, tmp_path: Path) -> None:
@@ -78,14 +76,6 @@ def test_a_pipe_has_no_name_and_a_list_of_files_gets_one(dpsketch: Any, visits: 
     assert b"patient" not in Path("out.dps").read_bytes()
 
 
-def test_a_copied_sketch_is_the_same_dataset(dpsketch: Any, visits: Path, tmp_path: Path) -> None:
-    dpsketch("build", "counts", visits, "--key", "url", "-o", "day.sketch")
-    assert dpsketch("release", "day.sketch", *BUDGET, "--dataset", "web", "-o", "one.dps").code == 0
-    shutil.copy(tmp_path / "day.sketch", tmp_path / "copy.sketch")
-    assert dpsketch("release", "copy.sketch", *BUDGET, "-o", "two.dps").code == 0
-    assert charged(dpsketch) == {"web": 2}
-
-
 # Parts of a dataset.
 
 
@@ -104,16 +94,9 @@ def test_a_day_costs_what_the_dearest_day_does(dpsketch: Any, visits: Path, tmp_
     again = dpsketch(*dear, "--part", DAYS[0])
     assert again.code == 3
     assert "A release of its kind fits with ε up to" in again.err
-    assert "is named as in '2026-11-15'" in dpsketch(*dear, "--part", "15.11.").err
-    other = (*asked[:-1], "other", *BUDGET, "--part", "a", "-o", "x.dps")
-    assert "not divided into parts" in dpsketch(*other).err
-    assert "contradicts" in dpsketch(*asked[:-2], "--no-ledger", *BUDGET, "--part", "a", "-o", "x.dps").err
     charges = dpsketch("ledger", "history", "web", "--json").json["charges"]
     assert [charge["part"] for charge in charges] == list(DAYS[:2])
     assert charges[0]["origin"] == {"output": f"{DAYS[0]}.dps", "columns": "key url", "who": getpass.getuser()}
-    for command in ("show", "history"):
-        shown = dpsketch("ledger", command, "web").out
-        assert all(word in shown for word in (*DAYS[:2], f"{DAYS[0]}.dps", "key url", getpass.getuser()))
     assert dps.Ledger(tmp_path / "dpsketch" / "ledger.db").verify() == []
 
 
@@ -143,18 +126,13 @@ def test_every_listed_part_is_released_and_costs_what_one_does(dpsketch: Any, vi
 
 def test_what_cannot_be_divided_is_refused(dpsketch: Any, visits: Path, tmp_path: Path) -> None:
     by = ("--part-by", "day", "--parts", "days.txt")
-    (tmp_path / "twice.txt").write_text("a\na\n")
     (tmp_path / "slash.txt").write_text("../a\n")
     for options, words in (
-        (("counts", *by[:2]), "needs --parts FILE"),
-        (("histogram", *by[:2]), "a histogram finds them"),
-        (("counts", *by[2:]), "say that as well"),
-        (("counts", "--part-by", "day", "--parts", "twice.txt"), "each once"),
-        (("counts", "--part-by", "day", "--parts", "slash.txt"), "hold a slash"),
-        (("counts", *by, "--user", "day", "--max-keys", "1"), "divides records"),
-        (("moment", "--p", "0.5", "--size", "20", *by), "--part-by does not apply to moment"),
+        (by[:2], "needs --parts FILE"),
+        ((*by[:3], "slash.txt"), "hold a slash"),
+        ((*by, "--user", "day", "--max-keys", "1"), "divides records"),
     ):
-        refused = dpsketch("run", options[0], visits, "--key", "url", *options[1:], *BUDGET, "--no-ledger", "-o", "out")
+        refused = dpsketch("run", "counts", visits, "--key", "url", *options, *BUDGET, "--no-ledger", "-o", "out")
         assert refused.code != 0
         assert words in refused.err
     assert not (tmp_path / "out").exists()

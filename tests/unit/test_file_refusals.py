@@ -34,18 +34,10 @@ def small(*values: int) -> pa.Array:
     return listed(pa.array(values, pa.uint8()))
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"key,count\na,1\n",
-        b"PAR1" + bytes(100),
-        b'{"dpsketch": 1, "sha256":"' + b"0" * 64 + b'"}',
-        stream(pa.schema([("a", pa.int64())]), pa.record_batch({"a": [1]})),
-    ],
-)
-def test_what_is_not_ours_is_refused(data: bytes) -> None:
-    assert refusal(data).startswith("this is not a dpsketch file. Give a release (*.dps) or a sketch (*.sketch)")
+def test_what_is_not_ours_is_refused() -> None:
+    other = stream(pa.schema([("a", pa.int64())]), pa.record_batch({"a": [1]}))
+    for data in (b"", b"key,count\na,1\n", b"PAR1" + bytes(100), other):
+        assert refusal(data).startswith("this is not a dpsketch file. Give a release (*.dps) or a sketch (*.sketch)")
 
 
 def test_every_cut_and_every_changed_byte_is_refused() -> None:
@@ -106,9 +98,7 @@ def test_more_or_fewer_messages_are_refused() -> None:
     batch = pa.record_batch([small(1)], schema=schema)
     assert decode(seal(stream(schema, batch)), allow_sensitive=False).arrays["a"].tolist() == [1]
     assert "something follows" in refusal(seal(stream(schema, batch, batch)))
-    assert "message" in refusal(seal(stream(schema)))
     assert "something follows" in refusal(seal(COUNTS + b"\0"))
-    assert "something follows" in refusal(seal(COUNTS[:-8]))
     assert "version 5" in refusal(seal(stream(schema, batch, metadata_version=pa.ipc.MetadataVersion.V4)))
     twice = pa.schema([*schema, *schema], metadata=schema.metadata)
     both = pa.record_batch([small(1), small(1)], schema=twice)
@@ -116,9 +106,6 @@ def test_more_or_fewer_messages_are_refused() -> None:
     metadata = pa.KeyValueMetadata([*schema.metadata.items(), ("dpsketch", b"{}")])
     schema = pa.schema(list(schema), metadata=metadata)
     assert "names a key twice" in refusal(seal(stream(schema, pa.record_batch([small(1)], schema=schema))))
-    names = [f"a{index:03}" for index in range(257)]
-    data = forge({name: small(1) for name in names}, envelope_for(**{name: ([1], "int64") for name in names}))
-    assert "more than 256 columns" in refusal(data)
 
 
 def test_a_header_of_another_form_is_refused() -> None:
@@ -129,17 +116,12 @@ def test_a_header_of_another_form_is_refused() -> None:
         ({"format_version": 2, "arrays": "in another way", "compression": "zstd"}, newer),
         ({**good, "sensitive": 0}, "whether it is sensitive"),
         ({**good, "kind": "Not a kind"}, "names no kind"),
-        ({**good, "header": []}, "parts of a header"),
         ({**good, "arrays": {"b": good["arrays"]["a"]}}, "its header and its columns differ"),
         ({**good, "arrays": {"a": {**good["arrays"]["a"], "more": 1}}}, "otherwise than by shape and type"),
         (text.replace(b'"header":{}', b'"header":{"x":NaN}'), "not JSON"),
-        (text.replace(b'"header":{}', b'"header":{"x":%s}' % (b"9" * 5000)), "not JSON"),
         (text.replace(b'"header":{}', b'"header":{"x":18446744073709551616}'), "more than 64 bits"),
         (text.replace(b'"header":{}', b'"header":{"x":1,"x":2}'), "not JSON"),
-        (text.replace(b'"header":{}', b'"header":{"x":"\xc3\xa9"}'), "not JSON"),
-        (text.replace(b'"header":{}', b'"header":{"x":"\\ud800"}'), "not Unicode"),
         (text.replace(b'"header":{}', b'"header":{"x":' + b"[" * 33 + b"]" * 33 + b"}"), "more than 32 levels"),
-        (b"[" + text + b"]", "not a JSON object"),
     ]
     for envelope, reason in cases:
         assert reason in refusal(forge({"a": small(1)}, envelope)), reason
@@ -160,26 +142,28 @@ def test_a_second_marker_or_a_bad_digest_is_damage() -> None:
     assert refusal(upper) == DAMAGED
 
 
-@pytest.mark.parametrize("largest", [2**63 - 1, 2**63])
-def test_integers_that_no_counter_can_be_are_refused_and_not_read_as_negative(tmp_path: Path, largest: int) -> None:
+def test_integers_that_no_counter_can_be_are_refused_and_not_read_as_negative(tmp_path: Path) -> None:
     sketch = dps.CountSketch(rows=3, width=8, unit=dps.per_record(), key_type="int")
     sketch.release(epsilon=1.0, delta=1e-6).save(tmp_path / "a.dps")
     stored = decode((tmp_path / "a.dps").read_bytes(), allow_sensitive=False)
     (name,) = stored.arrays
-    forged = np.full((3, 8), largest, np.uint64)
-    (tmp_path / "b.dps").write_bytes(encode(Document(stored.kind, False, stored.header, {name: forged})))
-    if largest < 2**63:
-        assert dps.load(tmp_path / "b.dps").table.max() == largest
-    else:
-        with pytest.raises(FileRefused, match="arrays"):
-            dps.load(tmp_path / "b.dps")
     held = decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
-    again = encode(Document(held.kind, True, held.header, {**held.arrays, "counters": forged}))
-    if largest < 2**63:
-        assert dps.load_sensitive(again).spec == sketch.spec
-    else:
-        with pytest.raises(FileRefused, match="64 bits"):
-            dps.load_sensitive(again)
+
+    def loaded(largest: int) -> dps.PrivateCountSketch:
+        forged = np.full((3, 8), largest, np.uint64)
+        (tmp_path / "b.dps").write_bytes(encode(Document(stored.kind, False, stored.header, {name: forged})))
+        return dps.load(tmp_path / "b.dps")
+
+    def continued(largest: int) -> dps.CountSketch:
+        arrays = {**held.arrays, "counters": np.full((3, 8), largest, np.uint64)}
+        return dps.load_sensitive(encode(Document(held.kind, True, held.header, arrays)))
+
+    assert loaded(2**63 - 1).table.max() == 2**63 - 1
+    assert continued(2**63 - 1).spec == sketch.spec
+    with pytest.raises(FileRefused, match="arrays"):
+        loaded(2**63)
+    with pytest.raises(FileRefused, match="64 bits"):
+        continued(2**63)
 
 
 @pytest.mark.parametrize(
@@ -187,31 +171,16 @@ def test_integers_that_no_counter_can_be_are_refused_and_not_read_as_negative(tm
     [
         (small(1, 2, 3), [1 << 39], "int64", "forged length: its header describes an array longer than the file"),
         (small(1, 2, 3), [4], "int64", "forged length: its header and its columns differ"),
-        (small(1, 2, 3), [0, 1 << 41], "int64", "of an array, it is too large"),
-        (small(1, 2, 3), [1] * 9, "int64", "of an array, it has more than 8 dimensions"),
         (small(1, 2, 3), [-3], "int64", "its shape is not a list of sizes"),
-        (small(1, 2, 3), 3, "int64", "its shape is not a list of sizes"),
         (small(1, 2, 3), [3], "float64", "differ in type"),
-        (small(1, 2, 3), [3], "int128", "differ in type"),
-        (small(1, 2, 3), [3], ["int64"], "differ in type"),
-        (listed(pa.array([1.0, 2.0, 3.0])), [3], "int64", "differ in type"),
         (listed(pa.array([b"a", b"b", b"c"], pa.large_binary())), [3], "text", "differ in type"),
         (listed(pa.array([-1], pa.int64())), [1], "uint64", "does not fit its type"),
-        (listed(pa.array([2**31], pa.int64())), [1], "int32", "does not fit its type"),
         (listed(pa.array([2**63], pa.uint64())), [1], "int64", "does not fit its type"),
         (pa.array([1]), [3], "int64", "not one list of plain values"),
-        (
-            listed(pa.StructArray.from_arrays([pa.array([1, 2, 3])], ["x"])),
-            [3],
-            "int64",
-            "not one list of plain values",
-        ),
         (listed(pa.array(["a", "b", "c"])), [3], "int64", "a type that dpsketch does not use"),
         (listed(pa.array(["a", "b", "a"]).dictionary_encode()), [3], "int64", "dictionary"),
         (listed(pa.array([1, None, 3], pa.uint8())), [3], "int64", "missing values"),
-        (pa.array([None], pa.large_list(pa.uint8())), [3], "int64", "missing values"),
         (pa.array([[1, 2, 3], [1, 2, 3]], pa.large_list(pa.uint8())), [3], "int64", "not one row"),
-        (listed(pa.array(["x", "y"], pa.large_string())), [2, 1], "text", "not one dimension"),
     ],
 )
 def test_a_column_that_is_not_as_it_is_described_is_refused(

@@ -5,41 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from dpsketch.errors import InvalidInput
-from dpsketch.files import Document, decode, encode
+from dpsketch.files import Document, encode
 
 
 def document(**arrays: Any) -> Document:
     return Document("counts", False, {"seed": 7}, arrays)
-
-
-def back(value: Document) -> Document:
-    return decode(encode(value), allow_sensitive=True)
-
-
-@pytest.mark.parametrize(
-    ("values", "stored"),
-    [
-        ([], "uint8"),
-        ([0, 255], "uint8"),
-        ([256], "uint16"),
-        ([65536], "uint32"),
-        ([2**32], "uint64"),
-        ([-128, 127], "int8"),
-        ([-1, 128], "int16"),
-        ([-32769], "int32"),
-        ([-1, 2**31], "int64"),
-        ([-(2**63), 2**63 - 1], "int64"),
-    ],
-)
-def test_integers_are_stored_in_the_narrowest_type(values: list[int], stored: str) -> None:
-    data = encode(document(a=np.array(values, np.int64)))
-    assert str(pa.ipc.open_stream(data).schema.field("a").type.value_type) == stored
-    found = decode(data, allow_sensitive=False).arrays["a"]
-    assert (found.tolist(), found.dtype) == (values, np.int64)
 
 
 @pytest.mark.parametrize(
@@ -54,14 +27,8 @@ def test_a_header_that_would_not_come_back_is_refused(value: object) -> None:
     ("given", "words"),
     [
         (("", False, {}, {}), "kind"),
-        (("Counts", False, {}, {}), "kind"),
-        (("counts\n", False, {}, {}), "kind"),
-        (("counts", None, {}, {}), "with True or False"),
         (("counts", 1, {}, {}), "with True or False"),
-        (("counts", False, [], {}), "no dictionary"),
-        (("counts", False, {}, {"1a": np.zeros(1)}), "array's name"),
         (("counts", False, {}, {'a"': np.zeros(1)}), "array's name"),
-        (("counts", False, {}, {"a" * 65: np.zeros(1)}), "array's name"),
         (("counts", False, {}, {f"a{index}": np.zeros(1) for index in range(257)}), "at most 256 arrays"),
         (("counts", False, {}, {"a": np.zeros((1,) * 9)}), "more than 8 dimensions"),
         (("counts", False, {}, {"a": np.zeros((0, 1 << 20, 1 << 21))}), "too large"),
@@ -86,18 +53,6 @@ def test_a_lone_surrogate_is_refused_and_not_quoted() -> None:
         encode(document(a=["anna", "bert\ud800"]))
     assert "bert" not in str(caught.value)
     assert caught.value.__suppress_context__
-
-
-def test_the_largest_and_deepest_header_that_is_written_is_read() -> None:
-    with pytest.raises(InvalidInput, match="larger than 1048576 bytes; put long lists into arrays"):
-        encode(Document("counts", False, {"x": "x" * (1 << 20)}, {}))
-    assert back(Document("counts", False, {"x": "x" * ((1 << 20) - 1000)}, {})).header["x"][-1] == "x"
-    header: dict[str, Any] = {}
-    for _ in range(31):
-        header = {"x": header}
-    assert back(Document("counts", False, header, {})).header == header
-    with pytest.raises(InvalidInput, match="more than 32 levels"):
-        encode(Document("counts", False, {"x": header}, {}))
 
 
 def test_equal_tables_give_equal_bytes_however_they_lie_in_memory() -> None:

@@ -92,40 +92,11 @@ def counts(**unit: Any) -> dps.CountSketch:
 FRAME = pa.table({"url": ["secret", "b", None], "visitor": [1, 2, 3], "n": [1.0, 1.0, None]})
 
 
-def test_sums_of_duckdb_are_weights_and_counts() -> None:
-    summed = duckdb.sql(
-        "select url, sum(n) n, sum(n) / 1::decimal(9, 2) part from (values ('a', 2), ('a', 1)) t(url, n) group by 1"
-    )
-    sketch = dps.CountSketch(rows=3, width=64, unit=dps.per_record(max_weight=9))
-    sketch.update(summed, key="url", weight="n")
-    sketch.update(summed, key="url", count="n")
-    twin = dps.CountSketch(rows=3, width=64, unit=dps.per_record(max_weight=9))
-    twin.update(pa.array(["a"]), weights=[3])
-    twin.update(pa.array(["a"]), counts=[3])
-    assert everything(sketch) == everything(twin)
-
-
-def test_points_by_name_or_as_the_sketch_names_them() -> None:
-    plane = dps.kernels.Euclidean(dim=2, bandwidth=1.0)
-    unit = dps.per_user(max_keys=2)
-    frame = pa.table({"who": ["u", "v"], "y": [0.5, 1.0], "x": [2.0, 3.0]})
-
-    def density(**more: Any) -> dps.DensitySketch:
-        return dps.DensitySketch(kernel=plane, rows=3, width=8, unit=unit, **more)
-
-    named, plain, ordered = (density(columns=["x", "y"]) for _ in range(3))
-    named.update(pl.from_arrow(frame), user="who")
-    plain.update(frame, users=frame.column("who"))
-    ordered.update(pl.from_arrow(frame), points=["y", "x"], user="who")
-    assert everything(named) == everything(plain) == everything(ordered)
-
-
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"key": "url", "user": "uid"}, "no column 'uid'"),
     ({"user": "visitor"}, "say key= as well"),
     ({}, "frame: say which column"),
     ({"key": "url", "users": [1, 2, 3]}, "all by name, or all as columns"),
-    ({"key": "url", "user": ("url", "visitor")}, "names one column"),
     ({"key": np.arange(3)}, "key= is the name of a column"),
     ({"points": ["url", "n"]}, "takes no points"),
 ]
@@ -140,18 +111,6 @@ def test_what_is_refused_is_said_and_nothing_is_added(make: Callable[[pa.Table],
         assert "secret" not in str(refused.value)
         assert everything(sketch) == everything(counts(max_keys=2))
     sketch.update(FRAME, key="url", user="visitor")
-
-
-def test_what_is_no_frame_is_refused() -> None:
-    sketch = counts()
-    for wrong in (["a"], {"url": ["a"]}, np.array(["a"]), pl.LazyFrame({"url": ["a"]}), None):
-        with pytest.raises(InvalidInput, match="names of columns go with a frame"):
-            sketch.update(wrong, key="url")
-    with pytest.raises(SourceError, match="could not be read as a frame"):
-        sketch.update(pl.Series(["a"]), key="url")
-    twice = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], ["url", "url"])
-    with pytest.raises(InvalidInput, match="two columns 'url'"):
-        sketch.update(twice, key="url")
 
 
 def test_what_a_relation_fails_on_is_not_repeated() -> None:

@@ -1,4 +1,4 @@
-"""The front pages: their tables have writers, their pictures exist, and words link to the glossary."""
+"""The front pages: their tables have writers, their pictures exist, and they say what the benchmarks found."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+
+from benchmarks import page as benchmarks
+from benchmarks.__main__ import STORED
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
@@ -41,3 +44,13 @@ def test_links_of_the_pages_beside_the_sources_lead_somewhere(page: Path) -> Non
     """Links between the pages of the site are checked when it is built."""
     links = re.findall(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_readme_and_benchmark_page_say_what_the_results_say() -> None:
+    def block(path: Path) -> str:
+        return path.read_text(encoding="utf-8").split(benchmarks.BEGIN)[1].split(benchmarks.END)[0].strip()
+
+    results = json.loads(STORED.read_text(encoding="utf-8"))
+    rows = {(row["benchmark"], row["name"]): row for row in results["rows"]}
+    assert block(benchmarks.README) == benchmarks.sentences(rows, results["machine"]).strip()
+    assert block(benchmarks.PAGE) == benchmarks.table(results).strip()

@@ -14,7 +14,7 @@ import pytest
 
 from dpsketch.errors import InvalidInput, SourceError
 from dpsketch.sources import Columns, open_source, parse_expression, parse_query
-from reading import records, write
+from reading import write
 
 ROWS = [("UA", "600", "2026-01-01 10:20:00"), ("UA", "x9", "2026-01-01 10:50:00"), ("B6", "700", ""), ("", " 501 ", "")]
 
@@ -79,7 +79,11 @@ QUERIES_BEYOND_THE_ROW = [
     "select k from unnest([1, 2]) t(k)", "select k from query('select 1 as k')",
     "select sum(k) over (rows 1 preceding) as k from 'f.csv'", "select k from 'f.csv' order by all",
     "create macro f(x) as sum(x)", "attach 'x.db'", "install httpfs", "summarize 'f.csv'", "insert into t select 1",
-    "explain select k from 'f.csv'",
+    "explain select k from 'f.csv'", "select k from 'f.csv', 'g.csv'", "select k from 'f.csv'; select 1", "",
+    "select a.k from 'f.csv' a join 'g.csv' b on a.k = b.k", "select k from (select * from 'f.csv')",
+    "select k from 'f.csv' union all select k from 'g.csv'", "select k from read_csv('f.csv')",
+    "select k, count(*) as n from 'f.csv' group by k", "select k, row_number() over () as r from 'f.csv'",
+    "select k from 'f.csv' limit 5", "select columns(*) from 'f.csv'",
 ]  # fmt: skip
 
 
@@ -150,23 +154,6 @@ def test_casts_are_spelt_as_people_do_and_times_are_in_utc_on_every_machine(
     finally:
         monkeypatch.undo()
         time.tzset()
-
-
-def test_rows_are_the_same_however_many_are_read_at_once(tmp_path: Path) -> None:
-    """Users, weights and types too: fields of CSV are text, and numbers where a number is meant."""
-    table = pa.table({"k": [f"{i}" for i in range(300)], "n": range(300), "m": [None, 1] * 150, "w": [0.5, 2.0] * 150})
-    path = tmp_path / "t.parquet"
-    expected = [(f"{i},{i % 10}", str(i), 2.0) for i in range(100, 200) if i % 2]
-    columns = Columns(
-        key=("k", "(n % 10)"), user="k", weight="w", computed=(parse_expression("(n % 10)", "--key"),),
-        where=parse_expression("m = 1 and n between 100 and 199", "--where"),
-    )  # fmt: skip
-    for group in (7, 1 << 20):
-        pa.parquet.write_table(table, path, row_group_size=group)
-        assert records(path, columns=columns) == expected
-    assert sorted(records(path, columns=columns, sort_by_user=True)) == sorted(expected)
-    path = write(table, tmp_path / "t.csv")
-    assert records(path, columns=columns) == expected
 
 
 def test_errors_of_sql_quote_no_record(tmp_path: Path) -> None:

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from dpsketch import local
 from dpsketch.server.models import AskKeys
 from dpsketch.server.settings import Limits, Settings
 from serving import inside
 
 MANY = 5000
-PROTOCOLS = [
-    local.SubsetHashing(epsilon=2.0, max_items=1, key_type="text"),
-    local.SubsetDirect(epsilon=2.0, max_items=1, domain=("a", "b", "c")),
-]
 
 
 def asked_models() -> list[type[BaseModel]]:
@@ -34,28 +28,13 @@ def asked_models() -> list[type[BaseModel]]:
     return sorted(found, key=lambda each: each.__name__)
 
 
-def lists_of(model: type[BaseModel]) -> list[str]:
-    def is_list(kind: Any) -> bool:
-        return "list[" in str(kind) or any(is_list(each) for each in get_args(kind))
-
-    return [name for name, field in model.model_fields.items() if is_list(field.annotation)]
-
-
-def bodies(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
-    yield {f"field {number}": 1 for number in range(MANY)}
-    for name in lists_of(model):
-        yield {name: [{}] * MANY}
-        yield {name: [[{}] * MANY]}
-
-
 def test_a_wrong_question_makes_few_errors_however_long_it_is() -> None:
     """An error for each element of a list would take seconds, in which no report is stored."""
-    found = {each.__name__: lists_of(each) for each in asked_models()}
-    assert found["AskKeys"] == ["keys"]
-    assert found["AskDensity"] == ["points"]
-    assert found["NewCollection"] == found["AskTop"] == ["candidates"]
+    assert len(asked_models()) > 5
     for model in asked_models():
-        for body in bodies(model):
+        bodies: list[dict[str, Any]] = [{f"field {number}": 1 for number in range(MANY)}]
+        bodies += [{name: wrong} for name in model.model_fields for wrong in ([{}] * MANY, [[{}] * MANY])]
+        for body in bodies:
             with pytest.raises(ValidationError) as raised:
                 model.model_validate(body)
             assert raised.value.error_count() < 20
@@ -80,23 +59,3 @@ def test_reading_a_question_is_charged_as_computing(
     settings = Settings(str(tmp_path / "x.db"), public=frozenset({"read"}), limits=Limits(compute_rate=0.001))
     wanted = 404 if b'"a"' in body else 422
     assert codes(settings, "/v1/releases/x/estimate", body, 3) == [wanted, wanted, 429]
-
-
-def test_a_confidence_next_to_its_limits_is_answered(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with inside(Settings(str(tmp_path / "x.db"), public=frozenset({"read"}))) as client:
-            service = client._transport.app.state.service  # type: ignore[attr-defined]
-            for protocol in PROTOCOLS:
-                aggregate = service.aggregates.create("x", protocol.to_json(), ["a", "b"])
-                reports = b"".join(protocol.to_bytes(protocol.report([["a"]] * 50)))
-                assert (await service.collecting.submit(aggregate, reports)).accepted == 50
-                address = f"/v1/collections/{aggregate.row.id}"
-                for confidence in ("0.9999999999999999", "5e-324"):
-                    # Joint intervals need a confidence still nearer to 1, which may not be a number below 1.
-                    for question, codes in (("estimate?key=a&", {200}), ("top?", {200, 422})):
-                        for form in ("json", "csv"):
-                            asked = f"{address}/{question}confidence={confidence}&format={form}"
-                            answer = await client.get(asked)
-                            assert answer.status_code in codes, answer.text
-
-    asyncio.run(work())

@@ -42,20 +42,6 @@ def _written(path: Path, keys: Any, **options: Any) -> str:
     return str(path)
 
 
-def _batches(source: str, columns: Columns, batch_rows: int = 300) -> list[Any]:
-    return list(open_source([source], columns, batch_rows=batch_rows))
-
-
-def test_rows_of_a_dictionary_are_the_rows_of_the_column(tmp_path: Path) -> None:
-    source = _written(tmp_path / "t.parquet", _keys())
-    coded, plain = _batches(source, ENCODED), _batches(source, Columns(key="k"))
-    assert {batch.key.type for batch in plain} == {pa.string()}
-    assert all(pa.types.is_dictionary(batch.key.type) for batch in coded)
-    assert all(batch.rows == len(batch.key) <= 4 * 300 for batch in coded)
-    rows = [key for batch in coded for key in batch.key.to_pylist()]
-    assert rows == [key for batch in plain for key in batch.key.to_pylist()] == _keys()
-
-
 @pytest.mark.parametrize(
     ("kind", "counts"), [*((kind, None) for kind in KINDS), *((kind, "n") for kind in ("histogram", "counts", "heavy"))]
 )
@@ -79,9 +65,8 @@ def test_a_dictionary_in_memory_counts_as_its_rows_do(index: pa.DataType) -> Non
     """Of few values, each is added once for all of its rows; those that no row has, and nulls, add nothing."""
     codes = pa.array([None if i % 7 == 4 else i * i % 5 for i in range(90)], index)
     texts = pa.array(["a", "b", "never in a row", "d", "b"])  # a value may stand twice
-    numbers = pa.array(
-        [float("nan"), 1.0, 0.5, 2.0, 1.0]
-    )  # NaN is no key, and a fraction is refused where a row has it
+    # NaN is no key, and a fraction is refused where a row has it.
+    numbers = pa.array([float("nan"), 1.0, 0.5, 2.0, 1.0])
     for values in (texts, numbers):
         column = pa.DictionaryArray.from_arrays(codes, values)
         for keys in (column, column.slice(11, 40), column.slice(11, 7), column.slice(4, 1), column.slice(0, 0)):

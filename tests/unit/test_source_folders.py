@@ -13,8 +13,6 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dpsketch.errors import SourceError
 from dpsketch.sources import Columns, open_source, parse_expression
@@ -40,8 +38,6 @@ def test_a_folder_is_all_files_below_it_but_hidden_ones(tmp_path: Path) -> None:
     for hidden in ("_SUCCESS", ".a.csv.crc", "_metadata"):
         (tmp_path / "logs" / hidden).write_text("k\nnever\n")
     assert sorted(keys(tmp_path / "logs")) == ["a", "b", "c"]
-    (below / "notes.txt").write_text("k\nx\n")
-    assert "says nothing about its format" in refused(tmp_path / "logs")
 
 
 def test_folders_named_by_hive_are_columns(tmp_path: Path) -> None:
@@ -69,37 +65,21 @@ def test_an_archive_is_the_text_files_in_it(tmp_path: Path) -> None:
     files = {"a.csv": csv(ROWS[:2]), "deeper/b.tsv": "k\tn\nz\t1\n", "__MACOSX/._a.csv": "rubbish"}
     assert keys(packed("t.zip", **files)) == ["a", "b", "z"]
     assert "Unpack the archive" in refused(packed("p.zip", **{"a.parquet": b"PAR1"}))
-    assert "Unpack the archive" in refused(packed("x.zip", **{"a.csv.gz": gzip.compress(b"k\n1\n")}))
     (tmp_path / "broken.zip").write_bytes((tmp_path / "t.zip").read_bytes()[:40])
     assert "damaged" in refused(tmp_path / "broken.zip")
-    for name, said in (("t.xlsx", "Save the sheet as CSV"), ("t.csv.xz", ".gz, .bz2, .zst and .zip are")):
-        (tmp_path / name).write_bytes(b"PK\x03\x04")
-        assert said in refused(tmp_path / name)
 
 
 @pytest.mark.parametrize("pack", [lambda data: data, gzip.compress, bz2.compress])
 def test_a_json_array_is_its_lines(pack: Any, tmp_path: Path) -> None:
     suffix = {gzip.compress: ".gz", bz2.compress: ".bz2"}.get(pack, "")
     path = tmp_path / f"t.json{suffix}"
-    objects = [{"k": key, "n": number, "deep": [{"k": "no"}, "],["]} for key, number in ROWS]
-    for written in (
-        json.dumps(objects),
-        json.dumps(objects, indent=2),
-        json.dumps(objects, indent=1, ensure_ascii=False),
-    ):
+    rows = [*ROWS, *((f'"{i}\\' * 40, i) for i in range(9_000))]  # strings cross the ends of blocks
+    objects = [{"k": key, "n": number, "deep": [{"k": "no"}, "],["]} for key, number in rows]
+    for written in (json.dumps(objects), json.dumps(objects, indent=1, ensure_ascii=False)):
         path.write_bytes(pack(b"\xef\xbb\xbf" + written.encode()))
-        assert records(str(path), columns=Columns(key="k", weight="n")) == ROWS
+        assert records(str(path), columns=Columns(key="k", weight="n")) == rows
     path.write_bytes(pack(b" [ ] \n"))
     assert keys(path) == []
-
-
-@settings(max_examples=10, deadline=None)
-@given(texts=st.lists(st.text(max_size=20), min_size=1, max_size=30), indent=st.sampled_from([None, 0, 2]))
-def test_any_text_survives_in_a_json_array(texts: list[str], indent: int | None, tmp_path_factory: Any) -> None:
-    path = tmp_path_factory.mktemp("json") / "t.json"
-    texts = texts + [f'"{i}\\' * 40 for i in range(9_000)]  # strings cross the ends of blocks
-    path.write_text(json.dumps([{"k": text} for text in texts], indent=indent))
-    assert keys(path) == texts
 
 
 def test_folders_whose_names_are_not_utf8_are_refused(tmp_path: Path) -> None:
