@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from browsing import DEMO, Visit, service, visit
+from serving import Server, new_token
 
 
 def _find_binaries() -> Path | None:
@@ -155,6 +156,26 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         session = builder.getOrCreate()
         yield session
         session.stop()
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port that nobody listens at now."""
+    return _free_port()
+
+
+@pytest.fixture(scope="module")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
+    """Start services, each on a store of its own; ``environment["token"]`` is its administrator's."""
+    with ExitStack() as running:
+
+        def started(*options: str, store: str = "") -> Server:
+            folder = tmp_path_factory.mktemp("service")
+            store = store or str(folder / "service.db")
+            token = new_token(store, "admin")
+            return running.enter_context(Server(folder, ["--store", store, *options], {"token": token}))
+
+        yield started
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,7 @@ codec itself is fuzzed byte by byte in ``test_files_fuzz``.
 from __future__ import annotations
 
 import contextlib
-import io
 import json
-import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ from hypothesis import strategies as st
 
 import dpsketch as dps
 from dpsketch import files, local
-from dpsketch.cli import main
 from dpsketch.errors import DpsketchError
 from dpsketch.kinds import KINDS, load, load_sensitive
 from forgery import dump, envelope_of, seal
@@ -142,54 +139,3 @@ def test_hostile_reports_are_refused_or_counted_as_bad(reports: list[bytes], blo
         collector.add(local.read_reports(path, REPORTS))
     collector.add(REPORTS.report([["a"]] * 3))
     assert np.all(np.isfinite(collector.estimate(["a"]).value))
-
-
-def run_cli(*arguments: str) -> int:
-    """Run the command line in this process; anything but SystemExit is a crash."""
-    kept, messages, code = sys.argv, io.StringIO(), 0
-    sys.argv = ["dpsketch", *arguments]
-    try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(messages):
-            main()
-    except SystemExit as stop:
-        code = 0 if stop.code is None else int(stop.code)
-    finally:
-        sys.argv = kept
-    assert "Traceback" not in messages.getvalue()
-    return code
-
-
-@pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.delenv("DPSKETCH_LEDGER", raising=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def lines_of(keys: list[Any]) -> bytes:
-    return "".join(json.dumps({"key": key}) + "\n" for key in keys).encode()
-
-
-@quick
-@given(
-    st.sampled_from(["csv", "tsv", "jsonl", "parquet", "arrow"]),
-    st.one_of(
-        st.binary(max_size=200),
-        st.text(max_size=100).map(lambda text: ("key,user\n" + text).encode("utf-8", "surrogatepass")),
-        st.lists(st.text(max_size=20), max_size=5).map(lines_of),
-        st.lists(st.one_of(st.floats(), st.integers(), st.none(), st.booleans()), max_size=5).map(lines_of),
-    ),
-)
-def test_hostile_sources_leave_no_partial_output(workplace: Path, ending: str, content: bytes) -> None:
-    source, output = workplace / f"records.{ending}", workplace / "out.dps"
-    source.write_bytes(content)
-    output.unlink(missing_ok=True)
-    budget = ["--epsilon", "1", "--delta", "1e-6", "--width", "16", "-o", str(output)]
-    code = run_cli("run", "counts", str(source), "--key", "key", *budget)
-    assert code in (0, 1)
-    assert output.exists() == (code == 0)
-    if code == 0:
-        assert load(output).table.shape[1] == 16
-    leftover = {path.name for path in workplace.iterdir()} - {source.name, output.name, "dpsketch"}
-    assert not {name for name in leftover if "out" in name}

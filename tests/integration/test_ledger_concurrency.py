@@ -21,7 +21,6 @@ from dpsketch.ledger import connection as connection_module
 from dpsketch.ledger.connection import Connection, PostgresConnection
 from dpsketch.ledger.store import TABLES, LedgerStore
 from dpsketch.privacy import PureCost, per_record
-from ledgers import begun
 
 WORKER = Path(__file__).with_name("ledger_worker.py")
 
@@ -63,18 +62,6 @@ def test_sixteen_processes_never_spend_more_than_the_total(url: str, tmp_path: P
         ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
 
 
-def test_processes_that_race_to_create_a_dataset_make_one_chain(url: str, tmp_path: Path) -> None:
-    """Nobody created the dataset: all 4 × 3 charges are there, in one unbroken chain."""
-    dataset = f"new {uuid.uuid4()}"
-    begun(url)
-    counts = run(url, dataset, tmp_path / "releases", 4, 3, 0)
-    assert counts == [(3, 0)] * 4
-    ledger = Ledger(url)
-    assert [entry.id for entry in ledger.history(dataset)] == list(range(1, 13))
-    assert ledger.spent(dataset).total is None
-    assert ledger.verify(releases(tmp_path / "releases")) == []
-
-
 def test_every_release_of_a_killed_process_has_its_charge(url: str, tmp_path: Path) -> None:
     """Children die by SIGKILL at random moments for a second. A crash may over-charge; it never under-charges."""
     dataset = f"killed {uuid.uuid4()}"
@@ -92,15 +79,6 @@ def test_every_release_of_a_killed_process_has_its_charge(url: str, tmp_path: Pa
         ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
     with pytest.raises(BudgetExceeded):
         ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
-
-
-def test_no_session_and_no_lock_is_left_in_postgresql(postgresql_url: str) -> None:
-    import psycopg
-
-    Ledger(postgresql_url).charge("left", [PureCost(0.01)], unit=per_record())
-    with psycopg.connect(postgresql_url) as connection:
-        query = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
-        assert connection.execute(query).fetchone() == (0,)
 
 
 def test_whoever_waits_for_the_lock_is_never_overtaken(postgresql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,21 +6,20 @@ import asyncio
 import contextlib
 import json
 import signal
-import tempfile
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
+import psycopg
 import pyarrow as pa
 import pytest
 
-from dpsketch import local, noise
-from serving import OPEN, PROTOCOL, Server, new_collection, new_token, objects, wait_for
+from dpsketch import files, local, noise
+from serving import OPEN, PROTOCOL, Server, new_collection, objects, wait_for
 
 ARROW = "application/vnd.apache.arrow.stream"
 OCTETS = "application/octet-stream"
@@ -34,11 +33,8 @@ def as_stream(table: pa.Table) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("reports")
-    store = str(folder / "reports.db")
-    with Server(folder, ["--store", store, *OPEN], {"token": new_token(store, "admin")}) as running:
-        yield running
+def server(serve: Callable[..., Server]) -> Server:
+    return serve(*OPEN)
 
 
 @pytest.fixture
@@ -155,58 +151,51 @@ class Senders:
 
 def ids_of(exported: bytes) -> set[str]:
     """The identifiers of the reports of an exported collection, each there once."""
-    with tempfile.NamedTemporaryFile(suffix=".dps") as file:
-        Path(file.name).write_bytes(exported)
-        collector = local.load(file.name)
-    ids = collector.to_document().arrays["ids"]
-    listed = [row.astype("<u8").tobytes().hex() for row in np.asarray(ids)]
-    assert len(listed) == len(set(listed)) == collector.users
+    ids = np.asarray(files.decode(exported, allow_sensitive=False).arrays["ids"])
+    listed = [row.astype("<u8").tobytes().hex() for row in ids]
+    assert len(listed) == len(set(listed))
     return set(listed)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.full)])
 def test_killed_under_load_nothing_that_was_answered_is_lost(
-    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+    kind: str, serve: Callable[..., Server], request: pytest.FixtureRequest
 ) -> None:
-    store = str(tmp_path / "killed.db") if kind == "sqlite" else str(request.getfixturevalue("database"))
-    token = new_token(store, "admin")
-    with Server(tmp_path, ["--store", store, *OPEN]) as server:
-        address = f"/v1/collections/{new_collection(server.client(token))}"
-        senders = Senders(server.url, f"{address}/reports")
-        wait_for(lambda: len(senders.stored) >= 300)
-        assert server.stop(signal.SIGKILL) == -signal.SIGKILL
-        senders.end()
-        server.start()
-        kept = ids_of(server.client().get(f"{address}/export").content)
-        assert senders.stored <= kept, "a report that was answered 202 is gone"
-        assert kept <= senders.sent
-        assert server.client().get(address).json()["reports"] == len(kept)
-        # What was stored before the kill is known to be a repetition after it.
-        again = [{**objects(1)[0], "id": each} for each in sorted(senders.stored)[:100]]
-        assert server.client().post(f"{address}/reports", json=again).json() == counts(repeated=100)
+    server = serve(*OPEN, store="" if kind == "sqlite" else request.getfixturevalue("database"))
+    address = f"/v1/collections/{new_collection(server.client(server.environment['token']))}"
+    senders = Senders(server.url, f"{address}/reports")
+    wait_for(lambda: len(senders.stored) >= 300)
+    assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+    senders.end()
+    server.start()
+    kept = ids_of(server.client().get(f"{address}/export").content)
+    assert senders.stored <= kept, "a report that was answered 202 is gone"
+    assert kept <= senders.sent
+    assert server.client().get(address).json()["reports"] == len(kept)
+    # What was stored before the kill is known to be a repetition after it.
+    again = [{**objects(1)[0], "id": each} for each in sorted(senders.stored)[:100]]
+    assert server.client().post(f"{address}/reports", json=again).json() == counts(repeated=100)
+    assert server.stop() == 0
 
 
-def test_a_lost_connection_to_postgresql_loses_and_doubles_nothing(tmp_path: Path, database: str) -> None:
-    import psycopg
-
-    token = new_token(database, "admin")
-    with Server(tmp_path, ["--store", database, *OPEN]) as server:
-        client = server.client()
-        address = f"/v1/collections/{new_collection(server.client(token))}"
-        batch = objects(50)
-        assert client.post(f"{address}/reports", json=batch).json() == counts(accepted=50)
-        with psycopg.connect(database, autocommit=True) as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-        more = objects(50)
-        first = client.post(f"{address}/reports", json=more)
-        assert (first.status_code, first.json()["error"]["code"]) == (503, "storage_failed")
-        assert client.post(f"{address}/reports", json=more).json() == counts(accepted=50)
-        assert client.post(f"{address}/reports", json=batch + more).json() == counts(repeated=100)
-        assert client.get("/ready").status_code == 200
-        assert ids_of(client.get(f"{address}/export").content) == {each["id"] for each in batch + more}
+def test_a_lost_connection_to_postgresql_loses_and_doubles_nothing(database: str, serve: Callable[..., Server]) -> None:
+    server = serve(*OPEN, store=database)
+    client = server.client()
+    address = f"/v1/collections/{new_collection(server.client(server.environment['token']))}"
+    batch, more = objects(50), objects(50)
+    assert client.post(f"{address}/reports", json=batch).json() == counts(accepted=50)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    first = client.post(f"{address}/reports", json=more)
+    assert (first.status_code, first.json()["error"]["code"]) == (503, "storage_failed")
+    assert client.post(f"{address}/reports", json=more).json() == counts(accepted=50)
+    assert client.post(f"{address}/reports", json=batch + more).json() == counts(repeated=100)
+    assert client.get("/ready").status_code == 200
+    assert ids_of(client.get(f"{address}/export").content) == {each["id"] for each in batch + more}
+    assert server.stop() == 0
 
 
 def test_another_protocol_is_collected_too(server: Server) -> None:

@@ -17,7 +17,6 @@ import pytest
 import dpsketch as dps
 from dpsketch import files, kernels
 from dpsketch._compiled import moment
-from dpsketch.noise import RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.sketches.density import DensitySketch
 from dpsketch.sketches.density.class_densities import centre_vector
 from dpsketch.sketches.density.functions import row_functions
@@ -146,27 +145,6 @@ def test_a_private_centre_adds_whole_numbers_of_each_record(dim: int) -> None:
         assert np.array_equal(centre_vector(same), whole)
     for size in (1, 7, 64):
         assert np.array_equal(sum(centre_vector(piece) for piece in pieces(points, size)), whole)
-
-
-def test_a_classifier_counts_a_record_alike_whatever_others_there_are() -> None:
-    """Tables of a fit, the noise subtracted: of all records, and of two halves, are the same."""
-    points = records(kernels.Angular(17, 3)) / 8
-    labels = np.arange(RECORDS) % 2
-
-    def counted(which: slice) -> np.ndarray:
-        model = dps.DensityClassifier(
-            epsilon=1.0, delta=1e-6, bounds=(-1, 1), classes=[0, 1], rows=ROWS, power=3, centre="middle", seed=SEED
-        )
-        with seeded_noise_for_tests_only(9):
-            fitted = model.fit(points[which], labels[which]).densities_
-        with seeded_noise_for_tests_only(9):
-            drawn = [fitted[0].noise.sample(fitted[0].table.size).reshape(fitted[0].table.shape) for _ in fitted]
-        assert isinstance(fitted[0].noise, RoundedGaussian)
-        return np.stack([one.table - noise for one, noise in zip(fitted, drawn, strict=True)])
-
-    halves = counted(slice(0, 333)) + counted(slice(333, RECORDS))
-    assert np.array_equal(counted(slice(None)), halves)
-    assert halves.sum() == ROWS * RECORDS
 
 
 @pytest.mark.parametrize("p", [0.3, 1.0])
