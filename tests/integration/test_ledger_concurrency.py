@@ -9,7 +9,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ import pytest
 
 from dpsketch.errors import BudgetExceeded, LedgerError, ReleaseRefused
 from dpsketch.ledger import Charge, Ledger, chain
-from dpsketch.ledger import connection as connection_module
-from dpsketch.ledger.connection import Connection, PostgresConnection
+from dpsketch.ledger.connection import Connection
 from dpsketch.ledger.store import TABLES, LedgerStore
 from dpsketch.privacy import PureCost, per_record
 
@@ -151,29 +150,6 @@ def test_a_session_leaves_nothing_to_the_next_client_of_a_pooler(postgresql_url:
         return connection.rows("SELECT count(*) FROM pg_prepared_statements")
 
     assert store.write("pooled", work) == [(0,)]
-
-
-def test_whoever_waits_for_a_lock_gives_up_where_the_session_was_shared(
-    postgresql_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Behind a pooler what was set for one session does not hold for the next statement's."""
-    monkeypatch.setattr(connection_module, "_PATIENCE", 0.2)
-    real = PostgresConnection._execute
-
-    def shared(self: PostgresConnection, statement: str, values: Any = ()) -> Any:
-        if statement.startswith("SET "):
-            return None
-        return real(self, statement, values)
-
-    monkeypatch.setattr(PostgresConnection, "_execute", shared)
-    dataset = f"held {uuid.uuid4()}"
-    ledger = Ledger(f"{postgresql_url}?options=-cstatement_timeout%3D1500")
-    with (
-        closing(PostgresConnection(LedgerStore(postgresql_url)._place)) as other,
-        other.writing(dataset),
-        pytest.raises(LedgerError, match="lock timeout"),
-    ):
-        ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
 
 
 def test_a_transaction_that_lost_a_race_is_tried_again(postgresql_url: str) -> None:

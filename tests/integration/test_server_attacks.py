@@ -5,12 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import pwd
-import shutil
 import socket
-import subprocess
-import tempfile
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +15,6 @@ import httpx
 import numpy as np
 import pytest
 
-from dpsketch.server.database import lock_file
 from dpsketch.server.settings import Limits, Settings
 from serving import PROTOCOL, Server, inside, new_collection, new_token, objects, wait_for
 
@@ -232,30 +226,3 @@ def test_other_sites_and_other_names_are_refused(server: Server) -> None:
     assert (rebound.status_code, rebound.json()["error"]["code"]) == (421, "other_host")
     assert httpx.get(f"{server.url}/health", headers={"Host": "evil.example"}).status_code == 200
     assert httpx.get(f"{server.url}/v1/releases", headers={"Host": f"localhost:{port}"}).status_code == 200
-
-
-def test_the_lock_is_private_and_a_strangers_does_not_block(server: Server) -> None:
-    assert Path(f"{server.options[1]}.lock").stat().st_mode & 0o777 == 0o600
-    if os.geteuid() != 0 or not Path("/proc/locks").exists():
-        pytest.skip("only root can start a process of somebody else, and only Linux lists locks")
-    folder = Path(tempfile.mkdtemp(prefix="dpsketch-lock-", dir="/tmp"))
-    folder.chmod(0o777)  # SQLite asks whether there is a journal
-    try:
-        store, beside = folder / "store.db", folder / "store.db.lock"
-        store.touch()
-        beside.touch()
-        beside.chmod(0o666)  # as an earlier version, or an umask, may have left it
-        hold = (
-            "import sqlite3,sys;c=sqlite3.connect(sys.argv[1]);c.execute('BEGIN EXCLUSIVE');print(1,flush=True);input()"
-        )
-        with subprocess.Popen(
-            ["/usr/bin/env", "python3", "-c", hold, str(beside)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, user=pwd.getpwnam("nobody").pw_uid, cwd="/",
-        ) as stranger:  # fmt: skip
-            assert stranger.stdout is not None
-            assert stranger.stdout.readline() == "1\n"
-            lock_file(store).close()
-            assert beside.stat().st_mode & 0o777 == 0o600
-            stranger.kill()
-    finally:
-        shutil.rmtree(folder)

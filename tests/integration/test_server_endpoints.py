@@ -299,27 +299,6 @@ def test_a_senseless_question_is_refused_and_not_repeated(
     assert not {"nowhere", "ud800", "seven"} & set(re.findall(r"\w+", answer.text))
 
 
-def test_a_new_day_appears_without_a_restart(service: Service) -> None:
-    """The file of yesterday is gone; the newest of its name is shown."""
-    client, stream, path = service.client("read"), stream_of_drinks(), service.mounted / "new.dps"
-    shown: list[str] = []
-
-    def newest() -> str:
-        found = [each["id"] for each in client.get("/v1/releases?name=new").json()["releases"]]
-        return found[0] if found else ""
-
-    for _ in range(2):
-        stream.day(["tea"] * 4000)
-        stream.series().save(path)
-        wait_for(lambda: newest() not in ("", *shown))
-        shown.append(newest())
-    days = client.get(f"/v1/releases/{shown[1]}/curve?key=tea&window=1").json()["estimates"]
-    assert [each["value"] for each in days] == pytest.approx([4000] * 2, abs=100)
-    assert client.get(f"/v1/releases/{shown[0]}").status_code == 404
-    path.unlink()
-    wait_for(lambda: newest() == "")
-
-
 def test_the_state_of_a_stream_is_never_mounted(service: Service, tmp_path: Path) -> None:
     StreamFolder(tmp_path / "state").begin(stream_of_drinks())
     options = ["--port", "0", f"--store={tmp_path / 'other.db'}", f"--mount={tmp_path / 'state'}"]

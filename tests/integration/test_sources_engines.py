@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -208,56 +206,3 @@ def test_what_goes_wrong_in_sqlite_quotes_no_record(tmp_path: Path) -> None:
     damaged = tmp_path / "good.db"
     damaged.write_bytes(damaged.read_bytes()[:3000])
     refused(f"{good}?table=my table")
-
-
-FUZZ = """
-import random, sys, pathlib
-from dpsketch.errors import SourceError
-from dpsketch.sources import Columns, open_source
-folder, count = pathlib.Path(sys.argv[1]), int(sys.argv[2])
-draw = random.Random(int(sys.argv[3]))
-originals = sorted(folder.glob("t.*"))
-refused = 0
-for turn in range(count):
-    original = originals[turn % len(originals)]
-    data = bytearray(original.read_bytes())
-    for _ in range(draw.choice((1, 1, 2, 8))):
-        match draw.randrange(4):
-            case 0:
-                data[draw.randrange(len(data))] = draw.randrange(256)
-            case 1:
-                data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
-            case 2:
-                del data[draw.randrange(1, len(data)):]
-            case 3:
-                at = draw.randrange(len(data))
-                data[at:at + draw.randrange(1, 9)] = draw.choice((bytes(8), b"\\xff" * 8, b"\\x7f\\xff\\xff\\xff"))
-        if len(data) < 2:
-            break
-    path = folder / ("mutated" + "".join(original.suffixes))
-    path.write_bytes(bytes(data))
-    print(turn, original.name, flush=True)
-    try:
-        for batch in open_source([str(path)], Columns(key="key", weight="weight"), batch_rows=100):
-            len(batch.key.to_pylist()), len(batch.weight.to_pylist())
-    except SourceError as error:
-        refused += 1
-        assert error.__context__ is None and error.__cause__ is None
-        assert "page" not in str(error), str(error)
-print("refused", refused)
-"""
-
-
-def fuzz(folder: Path, count: int, seed: int) -> None:
-    for suffix in ("csv", "jsonl", "parquet", "arrow", "arrows", "feather", "csv.gz"):
-        write(TABLE.slice(0, 200).select(["key", "weight"]), folder / f"t.{suffix}")
-    command = [sys.executable, "-X", "faulthandler", "-c", FUZZ, str(folder), str(count), str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
-    last = done.stdout.splitlines()[-1] if done.stdout else ""
-    assert done.returncode == 0, (last, done.stderr[-2000:])
-    assert int(last.removeprefix("refused ")) > count // 5
-
-
-@pytest.mark.parametrize("count", [200, pytest.param(20_000, marks=pytest.mark.full)])
-def test_damaged_files_are_refused_or_read_and_crash_nothing(count: int, tmp_path: Path) -> None:
-    fuzz(tmp_path, count, seed=6)

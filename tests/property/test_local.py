@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -49,18 +48,6 @@ def test_merging_commutes_associates_and_is_one_pass(protocol: Any, parts: list[
     tail.merge(collected(2))
     nested.merge(tail)
     assert state(left) == state(right) == state(nested) == state(collected(0, 1, 2))
-
-
-@given(protocols, sets)
-@settings(max_examples=40)
-def test_reports_survive_bytes_json_and_files(protocol: Any, people: list[Any]) -> None:
-    reports = protocol.report(people)
-    whole = protocol.collector().add(reports)
-    for messages in (protocol.to_bytes(reports), list(map(json.dumps, protocol.to_objects(reports)))):
-        collector = protocol.collector()
-        assert collector.receive(messages).refused == 0
-        assert state(collector) == state(whole)
-    assert state(local.Collector.from_document(whole.to_document())) == state(whole)
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
