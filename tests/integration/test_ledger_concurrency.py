@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from dpsketch.errors import BudgetExceeded, LedgerError, ReleaseRefused
@@ -20,6 +21,7 @@ from dpsketch.ledger import Charge, Ledger, chain
 from dpsketch.ledger.connection import Connection
 from dpsketch.ledger.store import TABLES, LedgerStore
 from dpsketch.privacy import PureCost, per_record
+from ledgers import begun
 
 WORKER = Path(__file__).with_name("ledger_worker.py")
 
@@ -129,27 +131,25 @@ def test_a_transaction_that_failed_is_never_taken_for_committed(postgresql_url: 
 def test_a_charge_outlives_a_crash_of_the_server_that_prefers_speed(postgresql_url: str) -> None:
     """A server, database or role may be set to answer a COMMIT before it is written; more than that is left alone."""
     Ledger(postgresql_url).create(f"begun {uuid.uuid4()}", epsilon=1.0, delta=0.0, unit=per_record())
-
-    def kept(setting: str) -> object:
+    for setting, kept in (("off", "on"), ("local", "local"), ("on", "on"), ("remote_apply", "remote_apply")):
         store = LedgerStore(f"{postgresql_url}?options=-csynchronous_commit%3D{setting}")
-        return store.write("durable", lambda connection: connection.rows("SHOW synchronous_commit"))
-
-    assert [kept(each) for each in ("off", "local", "on", "remote_apply")] == [
-        [("on",)], [("local",)], [("on",)], [("remote_apply",)],
-    ]  # fmt: skip
+        found = store.write("durable", lambda connection: connection.rows("SHOW synchronous_commit"))
+        assert found == [(kept,)]
 
 
 def test_a_session_leaves_nothing_to_the_next_client_of_a_pooler(postgresql_url: str) -> None:
+    """Neither a prepared statement nor, once it ended, a lock."""
     Ledger(postgresql_url).create(f"begun {uuid.uuid4()}", epsilon=1.0, delta=0.0, unit=per_record())
-    store = LedgerStore(postgresql_url)
-    names = [f"{uuid.uuid4()}" for _ in range(12)]
 
     def work(connection: Connection) -> object:
-        for name in names:
-            connection.insert(TABLES.sources, source=name, dataset="pooled")
+        for _ in range(12):
+            connection.insert(TABLES.sources, source=f"{uuid.uuid4()}", dataset="pooled")
         return connection.rows("SELECT count(*) FROM pg_prepared_statements")
 
-    assert store.write("pooled", work) == [(0,)]
+    assert LedgerStore(postgresql_url).write("pooled", work) == [(0,)]
+    with psycopg.connect(postgresql_url) as connection:
+        locks = connection.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
+        assert locks.fetchone() == (0,)
 
 
 def test_a_transaction_that_lost_a_race_is_tried_again(postgresql_url: str) -> None:
@@ -201,7 +201,7 @@ def test_a_transaction_that_lost_a_race_is_tried_again(postgresql_url: str) -> N
 
 def test_of_several_sessions_that_charge_one_secret_one_may(postgresql_url: str) -> None:
     """Datasets have locks of their own, and each charge names another dataset: the table's key decides."""
-    ledger, secret = Ledger(postgresql_url), str(uuid.uuid4())
+    ledger, secret = begun(postgresql_url), str(uuid.uuid4())
     names = [f"copy {uuid.uuid4()}" for _ in range(8)]
 
     def charged(dataset: str) -> bool:
