@@ -33,12 +33,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("postgresql_url"))
 
 
-def run(url: str, dataset: str, folder: Path, processes: int, charges: int, seconds: float) -> list[tuple[int, int]]:
+def run(url: str, dataset: str, folder: Path, processes: int, charges: int, seconds: float) -> list[list[int]]:
     folder.mkdir()
-    command = [sys.executable, WORKER, url, dataset, folder, str(processes), str(charges), str(seconds)]
+    command = [sys.executable, WORKER, url, dataset, folder, processes, charges, seconds]
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def releases(folder: Path) -> list[Charge]:
@@ -82,29 +82,27 @@ def test_every_release_of_a_killed_process_has_its_charge(url: str, tmp_path: Pa
         ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
 
 
+def charged(ledger: Ledger, dataset: str) -> bool:
+    with suppress(BudgetExceeded):
+        ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
+        return True
+    return False
+
+
 def test_whoever_waits_for_the_lock_is_never_overtaken(postgresql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lock comes before the transaction and ends after it: no attempt sees less than what was committed."""
     dataset = f"waiting {uuid.uuid4()}"
     ledger = Ledger(postgresql_url)
     ledger.create(dataset, epsilon=0.2, delta=0, unit=per_record())
-    real = LedgerStore._write_once
-    attempts: list[int] = []
+    real, attempts = LedgerStore._write_once, list[int]()
 
     def counted(self: LedgerStore, *given: Any) -> Any:
         attempts.append(1)
         return real(self, *given)
 
     monkeypatch.setattr(LedgerStore, "_write_once", counted)
-
-    def charged(_: int) -> bool:
-        try:
-            ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
-        except BudgetExceeded:
-            return False
-        return True
-
     with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(charged, range(32))) == 20
+        assert sum(pool.map(lambda _: charged(ledger, dataset), range(32))) == 20
     assert len(attempts) == 32
     assert ledger.spent(dataset).releases == 20
 
@@ -152,16 +150,13 @@ def test_a_session_leaves_nothing_to_the_next_client_of_a_pooler(postgresql_url:
         assert locks.fetchone() == (0,)
 
 
-def test_a_transaction_that_lost_a_race_is_tried_again(postgresql_url: str) -> None:
+def test_a_transaction_that_lost_a_race_is_tried_again(postgresql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its lock, as behind a pooler that shares sessions, the isolation level alone keeps the budget."""
     dataset = f"pooled {uuid.uuid4()}"
     ledger = Ledger(postgresql_url)
     ledger.create(dataset, epsilon=0.2, delta=0, unit=per_record())
-    store = ledger._store
-    real = type(store)._write_once
+    real, meeting, own = LedgerStore._write_once, threading.Barrier(4), threading.local()
     attempts: list[int] = []
-    meeting = threading.Barrier(4)
-    own = threading.local()
 
     def unlocked(self: Any, name: str, work: Callable[[Connection], Any], make: bool) -> Any:
         """Take the lock under a name nobody else uses; each thread's first transaction begins before any ends."""
@@ -176,26 +171,16 @@ def test_a_transaction_that_lost_a_race_is_tried_again(postgresql_url: str) -> N
 
         return real(self, f"{name} {uuid.uuid4()}", after_meeting, make)
 
-    refused: list[int] = []
+    def refusals(_: int) -> int:
+        return sum(not charged(ledger, dataset) for _ in range(6))
 
-    def spend() -> None:
-        for _ in range(6):
-            try:
-                ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
-            except BudgetExceeded:
-                refused.append(1)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(store), "_write_once", unlocked)
-        threads = [threading.Thread(target=spend) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert ledger.spent(dataset).releases == 20
-    assert len(refused) == 4
+    monkeypatch.setattr(LedgerStore, "_write_once", unlocked)
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(refusals, range(4))) == 4
     # Of the four that began together one was committed.
     assert len(attempts) >= 24 + 3
+    monkeypatch.undo()
+    assert ledger.spent(dataset).releases == 20
     assert ledger.verify() == []
 
 

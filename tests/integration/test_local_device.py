@@ -6,8 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,15 +63,6 @@ def test_four_processes_spend_one_budget(tmp_path: Path) -> None:
         client.report(["another"])
 
 
-def test_a_link_leads_to_the_same_lock_and_budget(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "device")
-    first, second = (local.Client(PROTOCOL, 1.0, tmp_path / name) for name in ("device", "link"))
-    first.report(["a"])
-    with pytest.raises(BudgetExceeded):
-        second.report(["b"])
-    assert [each.name for each in tmp_path.glob("*.lock")] == ["device.lock"]
-
-
 def test_a_copy_put_back_or_a_file_deleted_is_noticed_while_the_client_lives(tmp_path: Path) -> None:
     path = tmp_path / "device"
     client = local.Client(PROTOCOL, 3.0, path)
@@ -125,15 +114,3 @@ def test_a_damaged_or_forged_file_is_refused_and_nothing_is_drawn(
     for use in (lambda: local.Client(PROTOCOL, 2.0, path), lambda: client.report(["b"])):
         with pytest.raises(DpsketchError):
             use()
-
-
-def test_threads_spend_one_budget() -> None:
-    client = local.Client(PROTOCOL, 3.0)
-
-    def reported(name: str) -> bool:
-        with suppress(BudgetExceeded):
-            return bool(client.report([name]))
-        return False
-
-    with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(reported, "abcdefgh")) == client.spent == 3

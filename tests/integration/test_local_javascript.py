@@ -86,28 +86,6 @@ def test_a_spec_that_is_senseless_or_forged_or_asks_for_more_than_was_agreed_is_
         assert "agreed" in answer["error"]
 
 
-def test_every_spec_of_python_has_the_same_name_here() -> None:
-    """Whole numbers, tenths, thirds, the ends of the range, and the largest parameters."""
-    epsilons = [0.001, 0.0015, 0.1, 0.1 + 0.2, 1 / 3, 1, 2.0, 2.5, 7.77, 19.999999999999996, 20]
-    protocols = [local.SubsetHashing(epsilon, 3) for epsilon in epsilons]
-    protocols += [local.SubsetHashing(1.0, 1, seed=2**53 - 1, seeds=65_536, width=2**22, key_type="int")]
-    protocols += [local.SubsetHashing(1.0, 2**16, key_type="text")]
-    asked = [{"ask": "readSpec", "spec": each.to_json(), "maxEpsilon": each.epsilon} for each in protocols]
-    assert answers_to(asked) == [each.epsilon for each in protocols]
-
-
-def test_items_that_python_refuses_are_refused_here() -> None:
-    """So is a text in place of a list, which is not taken for the list of its letters."""
-    answers = ask([{"ask": "fingerprint", "item": item} for item in (1.5, None, True, 2**60, [], {})])
-    answers += ask([{"ask": "fingerprint", "bigint": str(2**64)}])
-    assert all("error" in answer for answer in answers)
-    spec = local.SubsetHashing(1.0, 3, key_type="text").to_json()
-    sets = ([1], "tea", None, 7, {"a": 1}, ["tea"])
-    *wrong, right = ask([{"ask": "many", "spec": spec, "sets": [items, []]} for items in sets])
-    assert ["must be an array" in answer["error"] for answer in wrong] == [False, True, True, True, True]
-    assert len(right["answer"]) == 2
-
-
 @pytest.mark.statistical
 def test_reports_drawn_in_javascript_have_the_law_that_the_collector_assumes() -> None:
     """6,000 reports; estimates within 6.5 predicted deviations for 4 keys: false alarm below 4e-10.

@@ -29,11 +29,12 @@ class Store:
     options: str
     secret: str
 
-    def address(self, path: str) -> str:
-        return f"{self.scheme}{path}{self.options}"
+    def address(self, path: str, *, secret: bool = False) -> str:
+        return f"{self.secret if secret else self.scheme}{path}{self.options}"
 
-    def secret_address(self, path: str) -> str:
-        return f"{self.secret}{path}{self.options}"
+    def put(self, path: str, data: bytes) -> None:
+        with self.files.open_output_stream(f"shop/{path}", compression=None) as target:
+            target.write(data)
 
 
 @contextmanager
@@ -93,40 +94,28 @@ def store(request: pytest.FixtureRequest) -> Store:
     return found
 
 
-def put(files: Any, path: str, data: bytes) -> None:
-    with files.open_output_stream(path, compression=None) as target:
-        target.write(data)
-
-
 def test_files_folders_and_globs_of_a_bucket(store: Store, tmp_path: Path) -> None:
-    files = store.files
     table = pa.table({"k": ["a", "b", "c"], "n": [1, 2, 3]})
-    rows = [("a", 1), ("b", 2), ("c", 3)]
     for kind in ("parquet", "arrow", "csv.gz"):
-        put(files, f"shop/one/t.{kind}", write(table, tmp_path / f"t.{kind}").read_bytes())
+        store.put(f"one/t.{kind}", write(table, tmp_path / f"t.{kind}").read_bytes())
         found = records(store.address(f"shop/one/t.{kind}"), columns=Columns(key="k", weight="n"))
-        assert found == rows
-    put(files, "shop/days/day=2026-11-15/a.csv", b"k,n\nx,1\n")
-    put(files, "shop/days/day=2026-11-16/b.csv", b"k,n\ny,2\n")
-    put(files, "shop/days/_SUCCESS", b"done")
-    assert records(store.address("shop/days"), columns=Columns(key="k", user="day")) == [
-        ("x", "2026-11-15"),
-        ("y", "2026-11-16"),
-    ]
-    assert records(store.address("shop/days/*/b.csv"), columns=Columns(key="k")) == [("y",)]
-    assert "given twice" in refused(
-        store.address("shop/days"), store.address("shop/days/*/b.csv"), columns=Columns(key="k")
-    )
+        assert found == [("a", 1), ("b", 2), ("c", 3)]
+    store.put("days/day=2026-11-15/a.csv", b"k,n\nx,1\n")
+    store.put("days/day=2026-11-16/b.csv", b"k,n\ny,2\n")
+    store.put("days/_SUCCESS", b"done")
+    whole, one = store.address("shop/days"), store.address("shop/days/*/b.csv")
+    assert records(whole, columns=Columns(key="k", user="day")) == [("x", "2026-11-15"), ("y", "2026-11-16")]
+    assert records(one, columns=Columns(key="k")) == [("y",)]
+    assert "given twice" in refused(whole, one)
 
 
 def test_what_is_not_there_or_not_allowed_gets_a_sentence_without_the_secret(store: Store) -> None:
-    files = store.files
-    put(files, "shop/broken.parquet", b"PAR1\x00 but no more")
+    store.put("broken.parquet", b"PAR1\x00 but no more")
     for address, words in (
         (store.address("shop/nowhere.csv"), "names no file"),
         (store.address("nobucket/t.csv"), "names no file"),
         (store.address("shop/broken.parquet"), "damaged"),
-        (store.secret_address("shop/nowhere.csv"), "names no file"),
+        (store.address("shop/nowhere.csv", secret=True), "names no file"),
     ):
         message = refused(address)
         assert words in message

@@ -164,9 +164,13 @@ def test_every_view_fits_its_screen_and_axe_finds_nothing_serious(
         seen.requests.clear()
 
 
-def draw(page: Page, fruit: str) -> str:
+def ask(page: Page, fruit: str) -> None:
     page.get_by_label(fruit).check()
     page.get_by_role("button", name="Randomise").click()
+
+
+def draw(page: Page, fruit: str) -> str:
+    ask(page, fruit)
     text = page.get_by_label("What will be sent", exact=True)
     expect(text).to_contain_text("bucket")
     return text.inner_text()
@@ -239,8 +243,7 @@ def test_collections_share_the_budget_of_this_browser(tab: Visit, demo: str) -> 
         draw(tab.page, "mango")
         assert f"ε = {2 * (number + 1)} " in tab.page.locator(".cost").inner_text()
     tab.open("/demo/copy2")
-    tab.page.get_by_label("mango").check()
-    tab.page.get_by_role("button", name="Randomise").click()
+    ask(tab.page, "mango")
     refusal(tab.page).to_contain_text("Nothing was drawn")
     expect(tab.page.get_by_role("button", name="Send it")).to_be_hidden()
 

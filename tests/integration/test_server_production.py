@@ -89,15 +89,10 @@ def test_the_factory_reads_the_environment_as_the_command_line_does(
     assert all(getattr(read.limits, each.name) == each.metadata["least"] for each in OPTIONS)
     assert len(OPTIONS) == 15
     assert from_environment({"DPSKETCH_STORE": "x"}).limits == Limits()
-    for wrong in (
-        {},
-        {"DPSKETCH_STORE": "x", "DPSKETCH_MAX_BODY": "-1"},
-        {"DPSKETCH_STORE": "x", "DPSKETCH_TIMEOUT": "inf"},
-        {"DPSKETCH_STORE": "x", "DPSKETCH_PUBLIC_BATCH": "1.5"},
-        {"DPSKETCH_STORE": "x", "DPSKETCH_SHARED": "?"},
-    ):
-        with pytest.raises(InvalidInput, match="DPSKETCH_"):
-            from_environment(wrong)
+    wrong = {"MAX_BODY": "-1", "TIMEOUT": "inf", "PUBLIC_BATCH": "1.5", "SHARED": "?", "WORKERS": "2"}
+    for name, value in wrong.items():
+        with pytest.raises(InvalidInput, match=r"DPSKETCH_|workers"):
+            from_environment({"DPSKETCH_STORE": "x", f"DPSKETCH_{name}": value})
     monkeypatch.delenv("DPSKETCH_STORE", raising=False)
     with pytest.raises(InvalidInput, match="DPSKETCH_STORE is not set"):
         create_app()
@@ -170,32 +165,29 @@ def test_what_is_no_backup_changes_nothing(tmp_path: Path) -> None:
     store = tmp_path / "a.db"
     new_token(str(store), "admin")
     before = store.read_bytes()
-    good, other, newer, cut, text = (tmp_path / name for name in ("good", "other", "newer", "cut", "text"))
+    good, newer, cut, text = (tmp_path / name for name in ("good", "newer", "cut", "text"))
     back_up(str(store), good)
-    with contextlib.closing(sqlite3.connect(other)) as connection:
-        connection.execute("CREATE TABLE x (y)")
     newer.write_bytes(good.read_bytes())
     with contextlib.closing(sqlite3.connect(newer)) as connection:
         connection.execute("UPDATE dpsketch_schema SET version = version + 1")
         connection.commit()
     cut.write_bytes(good.read_bytes()[: good.stat().st_size // 2])
     text.write_text("no database" * 1000)
-    for wrong in (other, newer, cut, text, tmp_path / "none", store):
-        with pytest.raises(DpsketchError) as refusal:
+    for wrong in (newer, cut, text, tmp_path / "none", store):
+        with pytest.raises(DpsketchError):
             restore(str(store), wrong)
-        assert "y" not in str(refusal.value).split(), "no word of what the file holds"
         assert store.read_bytes() == before
-    with pytest.raises(FileRefused, match="exists already"):
-        back_up(str(store), good)
-    with pytest.raises(FileRefused, match="no store to back up"):
-        back_up(str(tmp_path / "absent.db"), tmp_path / "copy")
+    for source, target, words in (
+        (store, good, "exists already"), (tmp_path / "absent.db", tmp_path / "copy", "no store to back up")
+    ):  # fmt: skip
+        with pytest.raises(FileRefused, match=words):
+            back_up(str(source), target)
     for command in (back_up, restore):
         with pytest.raises(InvalidInput, match="pg_dump"):
             command("postgresql://nobody@127.0.0.1:1/x", good)
     restore(str(tmp_path / "new.db"), good)
-    storage = Storage(str(tmp_path / "new.db"))
-    assert len(storage.tokens()) == 1
-    storage.close()
+    with contextlib.closing(Storage(str(tmp_path / "new.db"))) as storage:
+        assert len(storage.tokens()) == 1
 
 
 @pytest.fixture(scope="module")
@@ -228,24 +220,16 @@ def test_tokens_for_one_collection_that_expire_and_are_rotated(server: Server) -
 
 @pytest.mark.full
 def test_a_collection_ends_and_is_deleted_in_its_time(server: Server) -> None:
-    admin = server.client(server.environment["token"])
-
-    def soon(seconds: float) -> str:
-        return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
-
-    kept = new_collection(admin)
-    timed = new_collection(admin, closes_at=soon(1.5), deletes_at=soon(4), max_reports=15)
-    address = f"/v1/collections/{timed}"
-    assert admin.post(f"{address}/reports", json=objects(10)).status_code == 202
-    assert admin.post(f"{address}/reports", json=objects(10)).json()["error"]["code"] == "full"
-    wait_for(lambda: admin.get(address).json()["closed"])
-    assert admin.post(f"{address}/reports", json=objects(1)).json()["error"]["code"] == "closed"
-    wait_for(lambda: admin.get(address).status_code == 404)
+    admin, soon = server.client(server.environment["token"]), (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
+    kept, closing, deleted = (new_collection(admin, **end) for end in ({}, {"closes_at": soon}, {"deletes_at": soon}))
+    wait_for(lambda: admin.get(f"/v1/collections/{closing}").json()["closed"])
+    late = admin.post(f"/v1/collections/{closing}/reports", json=objects(1))
+    assert late.json()["error"]["code"] == "closed"
+    wait_for(lambda: admin.get(f"/v1/collections/{deleted}").status_code == 404)
     assert admin.post(f"/v1/collections/{kept}/reports", json=objects(10)).status_code == 202
     assert server.client().delete(f"/v1/collections/{kept}").status_code == 401
     assert admin.delete(f"/v1/collections/{kept}").status_code == 204
     with contextlib.closing(sqlite3.connect(server.options[1])) as connection:
         for table, column in (("collection", "id"), ("chunk", "collection"), ("history", "collection")):
             left = f"SELECT count(*) FROM dpsketch_{table} WHERE {column} IN (?, ?)"
-            assert connection.execute(left, [kept, timed]).fetchone() == (0,)
-    assert admin.post("/v1/collections", json={"name": "x", "spec": {}, "closes_at": "soon"}).status_code == 422
+            assert connection.execute(left, [kept, deleted]).fetchone() == (0,)

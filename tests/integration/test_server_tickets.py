@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import json
-import signal
 import sqlite3
 import time
 from collections.abc import Callable
@@ -19,7 +15,7 @@ import pytest
 from dpsketch.local import tickets
 from dpsketch.server.auth import check_ticket, current_period
 from dpsketch.server.storage import Mark, Storage, Ticketing
-from serving import PROTOCOL, Server, dpsketch, objects
+from serving import PROTOCOL, Server, objects
 
 
 @pytest.fixture(scope="module")
@@ -97,26 +93,6 @@ def test_what_is_forged_expired_or_of_another_collection_is_refused(server: Serv
         assert server.client().get(path, headers=headers).status_code in (401, 403), path
 
 
-def test_a_used_ticket_stays_used_over_a_kill(serve: Callable[..., Server]) -> None:
-    server = serve()
-    store = server.options[1]
-    collection, key = ticketed(server, "once")
-    mine, second = objects(2)
-    assert send(server, collection, mine, ticket(collection, key)) == taken(accepted=1)
-    server.stop(signal.SIGKILL)
-    server.start()
-    assert send(server, collection, second, ticket(collection, key)) == (409, "ticket_used")
-    assert send(server, collection, mine, ticket(collection, key)) == taken(repeated=1)
-    issue = ("serve", "--store", store, "ticket", "issue", "--collection", collection, "-n", 3, "--json")
-    for body, each in zip(objects(3), json.loads(dpsketch(*issue))["tickets"], strict=True):
-        assert send(server, collection, body, each) == taken(accepted=1)
-    assert server.client(server.environment["token"]).delete(f"/v1/collections/{collection}").status_code == 204
-    assert server.stop() == 0
-    _, mark = check_ticket(Ticketing(key, "once"), collection, ticket(collection, key), time.time())
-    with closing(Storage(store)) as storage:
-        assert storage.used_marks([Mark(collection, 0, mark)]) == set()
-
-
 def test_the_store_keeps_no_subject_and_the_list_no_key(server: Server) -> None:
     collection, key = ticketed(server)
     subject = "a-subject-of-its-own"
@@ -145,12 +121,3 @@ def test_periods_pass_and_what_is_long_over_is_forgotten(tmp_path: Path) -> None
     storage.forget_marks("c", 3)
     assert storage.used_marks(marks) == set(marks[3:])
     storage.close()
-
-
-def test_any_language_issues_tickets(server: Server) -> None:
-    """By the words of the documentation alone, without our module."""
-    collection, key = ticketed(server)
-    said = f"dpt1.{collection}.someone.{int(time.time()) + 60}"
-    digest = hmac.new(key.encode(), said.encode(), hashlib.sha256).digest()
-    by_hand = f"{said}.{base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
-    assert send(server, collection, objects(1)[0], by_hand) == taken(accepted=1)

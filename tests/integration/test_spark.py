@@ -6,8 +6,6 @@ The quick suite runs test_spark_smoke.py instead.
 from __future__ import annotations
 
 import contextlib
-import datetime
-import decimal
 import json
 import os
 import signal
@@ -24,17 +22,15 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import cli, files, local
-from dpsketch.errors import DpsketchError, InvalidInput, ReleaseRefused, SourceError
+from dpsketch.errors import InvalidInput, ReleaseRefused, SourceError
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import Unit
-from dpsketch.sketches.specs import with_key_columns
 from dpsketch.sketches.table.store import RecordStore
 from sensitive import everything, everything_in
 
 pytest.importorskip("pyspark")
 
 from dpsketch import spark as cluster
-from dpsketch.spark import construction
 
 # Py4J leaves its sockets to the garbage collector.
 pytestmark = [pytest.mark.full, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -62,7 +58,6 @@ def table() -> pa.Table:
             "weight": pa.array(draw.integers(0, 6, ROWS).astype(float), mask=draw.random(ROWS) < 0.01),
             "x": pa.array(draw.normal(size=ROWS), mask=draw.random(ROWS) < 0.01),
             "y": draw.normal(size=ROWS),
-            "items": pa.array([[words[n], "b"] for n in numbers]),
         }
     )
 
@@ -113,32 +108,6 @@ def test_a_cluster_counts_what_one_machine_does(frame: Any, table: pa.Table, cas
     built = cluster.build(frame, start().spec, **columns)
     assert everything(built) == everything(expected)
     assert built.skipped_nulls == expected.skipped_nulls
-
-
-def test_keys_of_other_types_have_their_canonical_form_on_the_cluster_too(spark: Any) -> None:
-    """A key of several columns is one text of theirs; commas, quotes and ends of line are quoted in it."""
-    at, some = datetime.datetime(2026, 3, 29, 1, 30, 0, 250_000), [0.0, 2.0, -7.0, float("nan"), 2.0**40]
-    here = pa.table(
-        {
-            "float": pa.array([*some, None] * 20),
-            "money": pa.array([decimal.Decimal("2.50"), decimal.Decimal("3"), None] * 40, pa.decimal128(9, 2)),
-            "zoned": pa.array([at, at + datetime.timedelta(hours=1), None] * 40, pa.timestamp("us", "UTC")),
-            "user": pa.array([i % 7 for i in range(120)]),
-            "odd": ['a,"b"', "c\nd", '"', "\r", ",", "plain"] * 20,
-            "day": [datetime.date(2026, 11, 15)] * 120,
-        }
-    )
-    frame = spark.createDataFrame(here)
-    made = {name: dps.Histogram(unit=USER) for name in ("zoned", "money")} | {"float": counts(USER)}
-    for name, expected in made.items():
-        built = cluster.build(frame, expected.spec, key=name, user="user")
-        expected.update(here, key=name, user="user")
-        assert everything(built) == everything(expected), name
-    names = ("odd", "day", "user", "money")
-    spec = with_key_columns(counts().spec, names)
-    built, expected = cluster.build(frame, spec, key=names), dps.CountSketch.from_spec(spec)
-    expected.update(here, key=names)
-    assert everything(built) == everything(expected)
 
 
 @pytest.mark.parametrize(
@@ -255,21 +224,6 @@ def test_both_engines_of_the_command_line_agree(
     assert said[0] == said[1]
 
 
-def test_files_of_text_are_read_by_the_same_rules(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Missing fields are skipped and counted; keys that are numbers in one file and text in another are refused."""
-    monkeypatch.setattr(construction, "_PART_BYTES", 1)  # a task for each file
-    (tmp_path / "a.csv").write_text("key,user\n/a,ann\n,bob\n/b,\n/a,cy\n")
-    pa.parquet.write_table(pa.table({"key": [7], "user": ["dan"]}), tmp_path / "b.parquet")
-    (tmp_path / "c.jsonl").write_text('{"key": null, "user": "eve"}\n{"key": "/a", "user": "fay"}\n')
-    named = [str(tmp_path / name) for name in ("a.csv", "b.parquet", "c.jsonl")]
-    into, expected = counts(USER), counts(USER, key_type="text")
-    expected.update(["/a", None, "/a", None, "/a"], users=["ann", "bob", "cy", "eve", "fay"])
-    cluster.build_files(spark, [named[0], named[2]], into, key="key", user="user")
-    assert everything(into) == everything(expected)
-    with pytest.raises(SourceError, match="whole numbers in some of the files and text or another type in others"):
-        cluster.build_files(spark, named, counts(USER), key="key", user="user")
-
-
 def test_reports_are_collected_once(spark: Any) -> None:
     """Reports that are there twice, malformed or of another spec."""
     protocol = local.SubsetHashing(epsilon=2.0, max_items=2)
@@ -290,13 +244,7 @@ def test_reports_are_collected_once(spark: Any) -> None:
         cluster.receive(frame, collector)
 
 
-def test_refusals_quote_no_record(spark: Any, frame: Any) -> None:
-    for columns, words in (
-        ({"key": "items"}, "list"), ({"key": "nothing"}, "no column 'nothing'"),
-        ({"key": "text"}, "counts integer keys"), ({"key": "int", "user": "user"}, "user"),
-    ):  # fmt: skip
-        with pytest.raises(DpsketchError, match=words):
-            cluster.build(frame, counts(key_type="int"), **columns)
+def test_a_failure_quotes_no_record(spark: Any) -> None:
     secret = spark.sql("select 'a secret' as word").selectExpr("cast(word as int) as key")
     with pytest.raises(SourceError, match="Spark could not do its part") as caught:
         cluster.build(secret, counts(), key="key")

@@ -18,7 +18,6 @@ import dpsketch as dps
 from dpsketch import files, kernels
 from dpsketch._compiled import moment
 from dpsketch.sketches.density import DensitySketch
-from dpsketch.sketches.density.class_densities import centre_vector
 from dpsketch.sketches.density.functions import row_functions
 
 ROWS, RECORDS, SEED = 16, 1000, 5
@@ -71,13 +70,8 @@ def test_tables_do_not_depend_on_batches_order_or_memory(kernel: kernels.Kernel)
     assert np.array_equal(table(*pieces(points[:100], 1), points[100:], kernel=kernel), whole)
     wide = np.empty((RECORDS, 2 * kernel.dim))
     wide[:, ::2] = points
-    for same in (
-        points[::-1],
-        np.asfortranarray(points),
-        wide[:, ::2],
-        np.repeat(points, 2, axis=0)[::2],
-        pa.array(list(points)),
-    ):
+    arrow = pa.array(list(points))
+    for same in (points[::-1], np.asfortranarray(points), wide[:, ::2], np.repeat(points, 2, axis=0)[::2], arrow):
         assert np.array_equal(table(same, kernel=kernel), whole)
     single = points.astype(np.float32)
     expected = table(single.astype(np.float64), kernel=kernel)
@@ -132,19 +126,6 @@ def test_a_record_has_the_same_features_in_every_batch(features: str, dim: int) 
         assert np.array_equal(counted(*pieces(points, size)), whole)
     for same in (points[::-1], np.asfortranarray(points), np.repeat(points, 2, axis=0)[::2], pa.array(list(points))):
         assert np.array_equal(counted(same), whole)
-
-
-@pytest.mark.parametrize("dim", [2, 384])
-def test_a_private_centre_adds_whole_numbers_of_each_record(dim: int) -> None:
-    """Half of the features lie on the edge between two steps of the centre's grid."""
-    rng = np.random.default_rng(3)
-    points = rng.uniform(-1.2, 1.2, size=(500, dim))
-    points[::2] = (np.round(points[::2] * 1024) + 0.5) / 1024
-    whole = centre_vector(points)
-    for same in (points[::-1], np.asfortranarray(points)):
-        assert np.array_equal(centre_vector(same), whole)
-    for size in (1, 7, 64):
-        assert np.array_equal(sum(centre_vector(piece) for piece in pieces(points, size)), whole)
 
 
 @pytest.mark.parametrize("p", [0.3, 1.0])
