@@ -42,12 +42,13 @@ SLOW = {
 }
 
 
-def run_later(page: Path) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.full] * (name_of(page) in SLOW or name_of(page) in FRONT)
-
-
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, id=name_of(page), marks=run_later(page)) for page in PAGES if blocks(page)]
+    "page",
+    [
+        pytest.param(page, id=name_of(page), marks=[pytest.mark.full] * (name_of(page) in {*SLOW, *FRONT}))
+        for page in PAGES
+        if blocks(page)
+    ],
 )
 def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:
     """From an empty folder, as a reader begins."""

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -102,10 +103,9 @@ def behind_a_proxy(url: str, server: Server, command: list[str], **environment: 
 
 
 def _up(client: httpx.Client) -> bool:
-    try:
+    with suppress(httpx.HTTPError):
         return client.get("/health").status_code == 200
-    except httpx.HTTPError:
-        return False
+    return False
 
 
 def test_the_dockerfile_names_what_is_there() -> None:

@@ -24,12 +24,13 @@ def server(serve: Callable[..., Server]) -> Server:
     return serve("--address-rate", "1000")
 
 
-def ticketed(server: Server, period: str = "day") -> tuple[str, str]:
-    asked = {"name": "Fruit", "spec": PROTOCOL.to_json(), "candidates": ["apple", "pear"], "tickets": period}
+def ticketed(server: Server) -> tuple[str, str]:
+    """A collection whose only period never ends, so that no day passes while a test runs."""
+    asked = {"name": "Fruit", "spec": PROTOCOL.to_json(), "candidates": ["apple", "pear"], "tickets": "once"}
     answer = server.client(server.environment["token"]).post("/v1/collections", json=asked)
     assert answer.status_code == 201, answer.text
     made = answer.json()
-    assert made["tickets"] == period
+    assert made["tickets"] == "once"
     return str(made["id"]), str(made["ticket_key"])
 
 
@@ -99,7 +100,7 @@ def test_the_store_keeps_no_subject_and_the_list_no_key(server: Server) -> None:
     assert send(server, collection, objects(1)[0], ticket(collection, key, subject)) == taken(accepted=1)
     shown = server.client(server.environment["token"]).get("/v1/collections").text
     assert key not in shown
-    assert '"tickets":"day"' in shown
+    assert '"tickets":"once"' in shown
     with closing(sqlite3.connect(server.options[1])) as connection:
         rows = str(connection.execute("SELECT * FROM dpsketch_mark").fetchall())
     assert subject not in rows

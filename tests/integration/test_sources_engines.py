@@ -1,4 +1,4 @@
-"""Sources at their full size and with real engines: databases, pipes between processes, memory, interrupts, damage."""
+"""Records in real databases: SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -46,28 +46,17 @@ def in_sqlite(path: Path) -> Path:
     return path
 
 
-def in_postgresql(url: str, *statements: str, rows: list[dict[str, Any]] | None = None) -> None:
-    with psycopg.connect(url) as connection, connection.cursor() as cursor:
-        for statement in statements:
-            if "%(key)s" in statement:
-                cursor.executemany(statement, rows or [])
-            else:
-                cursor.execute(statement)
-
-
 @pytest.fixture(scope="module")
 def tables(postgresql_url: str) -> str:
     """Fill the database with the tables of this module; return its address."""
-    in_postgresql(
-        postgresql_url,
-        'CREATE SCHEMA "Odd schema"',
-        "CREATE SEQUENCE counter",
-        'CREATE TABLE "Odd schema".visits ("key" text, "user" integer, weight numeric, "Other column" text)',
-        'INSERT INTO "Odd schema".visits VALUES (%(key)s, %(user)s, %(weight)s, %(other)s)',
-        'CREATE VIEW visits AS SELECT * FROM "Odd schema".visits',
-        f"CREATE TABLE secrets AS SELECT '{SECRET}' AS k, 1.5::float8 AS f, true AS b, now() AS t, NULL::text AS n",
-        rows=[dict(zip(("key", "user", "weight", "other"), row.values(), strict=True)) for row in TABLE.to_pylist()],
-    )
+    with psycopg.connect(postgresql_url) as connection, connection.cursor() as cursor:
+        cursor.execute('DROP SCHEMA IF EXISTS "Odd schema" CASCADE; DROP TABLE IF EXISTS secrets')  # of a first try
+        cursor.execute('CREATE SCHEMA "Odd schema" CREATE SEQUENCE counter')
+        cursor.execute('CREATE TABLE "Odd schema".visits (key text, "user" int, weight numeric, "Other column" text)')
+        rows = zip(*TABLE.to_pydict().values(), strict=True)
+        cursor.executemany('INSERT INTO "Odd schema".visits VALUES (%s, %s, %s, %s)', rows)
+        cursor.execute('CREATE VIEW visits AS SELECT * FROM "Odd schema".visits')
+        cursor.execute(f"CREATE TABLE secrets AS SELECT '{SECRET}' AS k, 1.5::float8 AS f")  # type: ignore[arg-type]
     return postgresql_url
 
 
@@ -102,7 +91,7 @@ def test_databases_are_read_in_small_steps_and_never_written_to(tmp_path: Path, 
             refused(source + statement, columns=COLUMNS)
     for query in (
         'WITH x AS (DELETE FROM "Odd schema".visits RETURNING *) SELECT * FROM x',
-        "SELECT nextval('counter') AS key, 1 AS user, 1 AS weight",
+        "SELECT nextval('\"Odd schema\".counter') AS key, 1 AS user, 1 AS weight",
     ):
         assert "the query writes" in refused(f"{tables}?query={query}", columns=COLUMNS)
     assert database.read_bytes() == before
