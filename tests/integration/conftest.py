@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 import shutil
 import socket
 import subprocess
@@ -12,7 +11,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,57 +19,40 @@ from typing import Any
 import pytest
 
 from browsing import DEMO, Visit, service, visit
-
-
-def _find_binaries() -> Path | None:
-    """Return the folder that holds initdb and pg_ctl, the newest version first."""
-    on_path = shutil.which("initdb")
-    if on_path is not None and (Path(on_path).resolve().parent / "pg_ctl").exists():
-        return Path(on_path).resolve().parent
-
-    def version(folder: Path) -> int:
-        number = re.match(r"\d+", folder.parent.name)
-        return int(number.group()) if number else 0
-
-    folders = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
-    return max(folders, key=version, default=None)
+from serving import Server, new_token
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="session")
 def postgresql_url() -> Iterator[str]:
     """Yield ``postgresql://…`` of an empty database; every test makes (and names) its own tables."""
-    binaries = _find_binaries()
-    if binaries is None:
-        pytest.skip("PostgreSQL is not installed: initdb is neither on PATH nor under /usr/lib/postgresql")
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"), key=lambda path: int(path.parts[-3]))
+    found = shutil.which("pg_ctl") or (installed[-1] if installed else None)
+    if found is None:
+        pytest.skip("PostgreSQL is not installed: pg_ctl is neither on PATH nor under /usr/lib/postgresql")
+    binaries = Path(found).resolve().parent
     prefix: list[str] = []
     # A short path: the socket's name may hold about 100 bytes.
     folder = Path(tempfile.mkdtemp(prefix="dpg-", dir="/tmp"))
     if os.geteuid() == 0:
         try:
-            owner = pwd.getpwnam("postgres")
+            os.chown(folder, pwd.getpwnam("postgres").pw_uid, -1)
         except KeyError:
             folder.rmdir()
             pytest.skip("PostgreSQL refuses to run as root, and there is no user 'postgres' to run it as")
-        os.chown(folder, owner.pw_uid, owner.pw_gid)
         prefix = ["runuser", "-u", "postgres", "--"]
 
     def run(program: str, *arguments: str) -> None:
         # pg_ctl's server inherits the outputs: a pipe would never close, a file does not wait.
+        command = [*prefix, str(binaries / program), "-D", str(folder / "data"), *arguments]
         with tempfile.TemporaryFile() as output:
-            command = [*prefix, str(binaries / program), "-D", str(folder / "data"), *arguments]
-            done = subprocess.run(
-                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=120
-            )
+            done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
             output.seek(0)
-            log = folder / "log"
-            logged = log.read_text(errors="replace") if log.exists() else ""
-            assert done.returncode == 0, f"{program}: {output.read().decode(errors='replace')}\n{logged}"
+            assert done.returncode == 0, f"{program}: {output.read().decode(errors='replace')}"
 
     try:
         run("initdb", "-A", "trust", "-U", "dpsketch", "-E", "UTF8", "--no-sync")
@@ -155,6 +137,26 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         session = builder.getOrCreate()
         yield session
         session.stop()
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port that nobody listens at now."""
+    return _free_port()
+
+
+@pytest.fixture(scope="module")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
+    """Start services, each on a store of its own; ``environment["token"]`` is its administrator's."""
+    with ExitStack() as running:
+
+        def started(*options: str, store: str = "") -> Server:
+            folder = tmp_path_factory.mktemp("service")
+            store = store or str(folder / "service.db")
+            token = new_token(store, "admin")
+            return running.enter_context(Server(folder, ["--store", store, *options], {"token": token}))
+
+        yield started
 
 
 @pytest.fixture(scope="module")

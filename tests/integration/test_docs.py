@@ -7,7 +7,6 @@ import inspect
 import json
 import re
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -43,12 +42,13 @@ SLOW = {
 }
 
 
-def run_later(page: Path) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.full] * (name_of(page) in SLOW or name_of(page) in FRONT)
-
-
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, id=name_of(page), marks=run_later(page)) for page in PAGES if blocks(page)]
+    "page",
+    [
+        pytest.param(page, id=name_of(page), marks=[pytest.mark.full] * (name_of(page) in {*SLOW, *FRONT}))
+        for page in PAGES
+        if blocks(page)
+    ],
 )
 def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:
     """From an empty folder, as a reader begins."""
@@ -100,26 +100,20 @@ def test_a_notebook_runs_and_prints_what_it_shows(
             assert_alike(shown, capsys.readouterr().out, f"{notebook.name}, cell {number}")
 
 
-def documented() -> set[str]:
-    """Everything that the reference asks mkdocstrings for."""
+def test_every_public_name_is_in_the_reference_and_has_words_of_its_own() -> None:
+    """The reference takes the whole module of errors, and the module exports every class in it."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md"))
-    return set(re.findall(r"^::: (\S+)", text, re.MULTILINE))
-
-
-def test_every_public_name_is_in_the_reference() -> None:
-    listed = documented()
+    listed = set(re.findall(r"^::: (\S+)", text, re.MULTILINE))
     names = {path.rpartition(".")[2] for path in listed} | set(errors.__all__)
+    planned = ("Amount", "Guess", "Proposal", "propose")
     missing = [name for name in dps.__all__ if name not in names]
-    protocols = [one.__name__ for one in local.PROTOCOLS.values()]
-    missing += [name for name in protocols if f"dpsketch.local.{name}" not in listed]
-    missing += [name for name in ("Amount", "Guess", "Proposal", "propose") if f"dpsketch.plan.{name}" not in listed]
+    public = [f"local.{one.__name__}" for one in local.PROTOCOLS.values()] + [f"plan.{name}" for name in planned]
+    missing += [name for name in public if f"dpsketch.{name}" not in listed]
     assert not missing
-    assert all(inspect.getdoc(getattr(plan, name)) for name in ("Amount", "Guess", "Proposal", "propose"))
-
-
-def test_every_public_name_has_words_of_its_own() -> None:
-    named = {name: getattr(dps, name) for name in dps.__all__}
-    named |= {name: getattr(errors, name) for name in errors.__all__}
+    assert "dpsketch.errors" in listed
+    classes = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)}
+    assert classes == set(errors.__all__)
+    named = {name: getattr(dps, name) for name in dps.__all__} | {name: getattr(plan, name) for name in planned}
     members = {
         f"{name}.{member}": value
         for name, thing in named.items()
@@ -130,26 +124,13 @@ def test_every_public_name_has_words_of_its_own() -> None:
     assert [name for name, value in (named | members).items() if not inspect.getdoc(value)] == []
 
 
-def test_every_error_class_is_documented() -> None:
-    """The reference takes the whole module, and the module exports every class in it."""
-    assert "dpsketch.errors" in documented()
-    classes = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)}
-    assert classes == set(errors.__all__)
-
-
-def site_hooks() -> ModuleType:
+def test_every_command_and_option_is_documented() -> None:
     spec = importlib.util.spec_from_file_location("site_hooks", DOCS / "site_hooks.py")
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_every_command_and_option_is_documented() -> None:
-    hooks = site_hooks()
-    reference = hooks.cli_reference()
-    found = list(hooks.walk((), app))
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    reference, found = hooks.cli_reference(), list(hooks.walk((), app))
     assert len(found) >= 30
     for words, command in found:
         section = reference.split(f"## dpsketch {' '.join(words)}\n")[1].split("\n## ")[0]
@@ -159,18 +140,17 @@ def test_every_command_and_option_is_documented() -> None:
             assert all(name in section for name in parameter.opts if name.startswith("-")), (words, parameter.name)
 
 
-def test_examples_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check of the check: wrong code, a wrong exit code and a wrong output are noticed."""
-    monkeypatch.chdir(tmp_path)
-    for text in (
+@pytest.mark.parametrize(
+    "text",
+    [
         "```python\n1 / 0\n```",
         "```console\n$ dpsketch query nothing.dps\n```",
         "```console\n$ dpsketch --version\nversion 0.1.0\n```",
         "```python\nprint('a')\n```\n\n```text\nb\n```",
-    ):
-        page = ROOT / "docs" / "index.md"
-        monkeypatch.setattr(type(page), "read_text", lambda self, encoding, text=text: text)
-        with pytest.raises((AssertionError, ZeroDivisionError)):
-            run_page(page, {})
-        monkeypatch.undo()
-        monkeypatch.chdir(tmp_path)
+    ],
+)
+def test_examples_can_fail(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """The check of the check: wrong code, a wrong exit code and a wrong output are noticed."""
+    monkeypatch.setattr(Path, "read_text", lambda self, encoding: text)
+    with pytest.raises((AssertionError, ZeroDivisionError)):
+        run_page(ROOT / "docs" / "index.md", {})

@@ -56,29 +56,19 @@ def run_first_page(program: list[str], environment: dict[str, str], folder: Path
     assert (folder / "urls.png").stat().st_size > 1_000
 
 
-@pytest.fixture
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this tree; its build fetches the build backend."""
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT]
+def test_the_first_page_works_from_the_wheel_and_needs_no_extra(tmp_path: Path) -> None:
+    """In processes that load this package from the wheel, and what it asks for from here."""
+    site, folder, pip = tmp_path / "site", tmp_path / "work", [sys.executable, "-m", "pip"]
+    folder.mkdir()
+    command = [*pip, "wheel", "-q", "--no-deps", "-w", tmp_path, ROOT]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if "No matching distribution found for hatchling" in done.stderr:
         pytest.skip("the wheel cannot be built: hatchling, its build backend, cannot be fetched")
     assert done.returncode == 0, done.stderr
-    (found,) = folder.glob("*.whl")
-    return found
-
-
-def test_the_first_page_works_from_the_wheel_and_needs_no_extra(wheel: Path, tmp_path: Path) -> None:
-    """In processes that load this package from the wheel, and what it asks for from here."""
-    site, folder = tmp_path / "site", tmp_path / "work"
-    folder.mkdir()
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-t", site, wheel], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    subprocess.run([*pip, "install", "-q", "--no-deps", "-t", site, wheel], check=True)
     environment = {**os.environ, "PYTHONPATH": str(site)}
     run_first_page([sys.executable, "-c", WITHOUT_EXTRAS], environment, folder)
-    command = [sys.executable, "-c", "import dpsketch.server; print(dpsketch.__file__)"]
-    loaded = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, env=environment)
-    assert str(site) in loaded.stdout
     sources = {path.relative_to(ROOT / "src") for path in (ROOT / "src" / "dpsketch").rglob("*") if path.is_file()}
     assert {path for path in sources if "__pycache__" not in path.parts and not (site / path).is_file()} == set()
 

@@ -9,16 +9,16 @@ import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from dpsketch.errors import BudgetExceeded, LedgerError, ReleaseRefused
 from dpsketch.ledger import Charge, Ledger, chain
-from dpsketch.ledger import connection as connection_module
-from dpsketch.ledger.connection import Connection, PostgresConnection
+from dpsketch.ledger.connection import Connection
 from dpsketch.ledger.store import TABLES, LedgerStore
 from dpsketch.privacy import PureCost, per_record
 from ledgers import begun
@@ -33,12 +33,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("postgresql_url"))
 
 
-def run(url: str, dataset: str, folder: Path, processes: int, charges: int, seconds: float) -> list[tuple[int, int]]:
+def run(url: str, dataset: str, folder: Path, processes: int, charges: int, seconds: float) -> list[list[int]]:
     folder.mkdir()
-    command = [sys.executable, WORKER, url, dataset, folder, str(processes), str(charges), str(seconds)]
+    command = [sys.executable, WORKER, url, dataset, folder, processes, charges, seconds]
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def releases(folder: Path) -> list[Charge]:
@@ -63,18 +63,6 @@ def test_sixteen_processes_never_spend_more_than_the_total(url: str, tmp_path: P
         ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
 
 
-def test_processes_that_race_to_create_a_dataset_make_one_chain(url: str, tmp_path: Path) -> None:
-    """Nobody created the dataset: all 4 × 3 charges are there, in one unbroken chain."""
-    dataset = f"new {uuid.uuid4()}"
-    begun(url)
-    counts = run(url, dataset, tmp_path / "releases", 4, 3, 0)
-    assert counts == [(3, 0)] * 4
-    ledger = Ledger(url)
-    assert [entry.id for entry in ledger.history(dataset)] == list(range(1, 13))
-    assert ledger.spent(dataset).total is None
-    assert ledger.verify(releases(tmp_path / "releases")) == []
-
-
 def test_every_release_of_a_killed_process_has_its_charge(url: str, tmp_path: Path) -> None:
     """Children die by SIGKILL at random moments for a second. A crash may over-charge; it never under-charges."""
     dataset = f"killed {uuid.uuid4()}"
@@ -94,13 +82,11 @@ def test_every_release_of_a_killed_process_has_its_charge(url: str, tmp_path: Pa
         ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
 
 
-def test_no_session_and_no_lock_is_left_in_postgresql(postgresql_url: str) -> None:
-    import psycopg
-
-    Ledger(postgresql_url).charge("left", [PureCost(0.01)], unit=per_record())
-    with psycopg.connect(postgresql_url) as connection:
-        query = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
-        assert connection.execute(query).fetchone() == (0,)
+def charged(ledger: Ledger, dataset: str) -> bool:
+    with suppress(BudgetExceeded):
+        ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
+        return True
+    return False
 
 
 def test_whoever_waits_for_the_lock_is_never_overtaken(postgresql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,24 +94,15 @@ def test_whoever_waits_for_the_lock_is_never_overtaken(postgresql_url: str, monk
     dataset = f"waiting {uuid.uuid4()}"
     ledger = Ledger(postgresql_url)
     ledger.create(dataset, epsilon=0.2, delta=0, unit=per_record())
-    real = LedgerStore._write_once
-    attempts: list[int] = []
+    real, attempts = LedgerStore._write_once, list[int]()
 
     def counted(self: LedgerStore, *given: Any) -> Any:
         attempts.append(1)
         return real(self, *given)
 
     monkeypatch.setattr(LedgerStore, "_write_once", counted)
-
-    def charged(_: int) -> bool:
-        try:
-            ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
-        except BudgetExceeded:
-            return False
-        return True
-
     with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(charged, range(32))) == 20
+        assert sum(pool.map(lambda _: charged(ledger, dataset), range(32))) == 20
     assert len(attempts) == 32
     assert ledger.spent(dataset).releases == 20
 
@@ -152,62 +129,34 @@ def test_a_transaction_that_failed_is_never_taken_for_committed(postgresql_url: 
 def test_a_charge_outlives_a_crash_of_the_server_that_prefers_speed(postgresql_url: str) -> None:
     """A server, database or role may be set to answer a COMMIT before it is written; more than that is left alone."""
     Ledger(postgresql_url).create(f"begun {uuid.uuid4()}", epsilon=1.0, delta=0.0, unit=per_record())
-
-    def kept(setting: str) -> object:
+    for setting, kept in (("off", "on"), ("local", "local"), ("on", "on"), ("remote_apply", "remote_apply")):
         store = LedgerStore(f"{postgresql_url}?options=-csynchronous_commit%3D{setting}")
-        return store.write("durable", lambda connection: connection.rows("SHOW synchronous_commit"))
-
-    assert [kept(each) for each in ("off", "local", "on", "remote_apply")] == [
-        [("on",)], [("local",)], [("on",)], [("remote_apply",)],
-    ]  # fmt: skip
+        found = store.write("durable", lambda connection: connection.rows("SHOW synchronous_commit"))
+        assert found == [(kept,)]
 
 
 def test_a_session_leaves_nothing_to_the_next_client_of_a_pooler(postgresql_url: str) -> None:
+    """Neither a prepared statement nor, once it ended, a lock."""
     Ledger(postgresql_url).create(f"begun {uuid.uuid4()}", epsilon=1.0, delta=0.0, unit=per_record())
-    store = LedgerStore(postgresql_url)
-    names = [f"{uuid.uuid4()}" for _ in range(12)]
 
     def work(connection: Connection) -> object:
-        for name in names:
-            connection.insert(TABLES.sources, source=name, dataset="pooled")
+        for _ in range(12):
+            connection.insert(TABLES.sources, source=f"{uuid.uuid4()}", dataset="pooled")
         return connection.rows("SELECT count(*) FROM pg_prepared_statements")
 
-    assert store.write("pooled", work) == [(0,)]
+    assert LedgerStore(postgresql_url).write("pooled", work) == [(0,)]
+    with psycopg.connect(postgresql_url) as connection:
+        locks = connection.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
+        assert locks.fetchone() == (0,)
 
 
-def test_whoever_waits_for_a_lock_gives_up_where_the_session_was_shared(
-    postgresql_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Behind a pooler what was set for one session does not hold for the next statement's."""
-    monkeypatch.setattr(connection_module, "_PATIENCE", 0.2)
-    real = PostgresConnection._execute
-
-    def shared(self: PostgresConnection, statement: str, values: Any = ()) -> Any:
-        if statement.startswith("SET "):
-            return None
-        return real(self, statement, values)
-
-    monkeypatch.setattr(PostgresConnection, "_execute", shared)
-    dataset = f"held {uuid.uuid4()}"
-    ledger = Ledger(f"{postgresql_url}?options=-cstatement_timeout%3D1500")
-    with (
-        closing(PostgresConnection(LedgerStore(postgresql_url)._place)) as other,
-        other.writing(dataset),
-        pytest.raises(LedgerError, match="lock timeout"),
-    ):
-        ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
-
-
-def test_a_transaction_that_lost_a_race_is_tried_again(postgresql_url: str) -> None:
+def test_a_transaction_that_lost_a_race_is_tried_again(postgresql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its lock, as behind a pooler that shares sessions, the isolation level alone keeps the budget."""
     dataset = f"pooled {uuid.uuid4()}"
     ledger = Ledger(postgresql_url)
     ledger.create(dataset, epsilon=0.2, delta=0, unit=per_record())
-    store = ledger._store
-    real = type(store)._write_once
+    real, meeting, own = LedgerStore._write_once, threading.Barrier(4), threading.local()
     attempts: list[int] = []
-    meeting = threading.Barrier(4)
-    own = threading.local()
 
     def unlocked(self: Any, name: str, work: Callable[[Connection], Any], make: bool) -> Any:
         """Take the lock under a name nobody else uses; each thread's first transaction begins before any ends."""
@@ -222,32 +171,22 @@ def test_a_transaction_that_lost_a_race_is_tried_again(postgresql_url: str) -> N
 
         return real(self, f"{name} {uuid.uuid4()}", after_meeting, make)
 
-    refused: list[int] = []
+    def refusals(_: int) -> int:
+        return sum(not charged(ledger, dataset) for _ in range(6))
 
-    def spend() -> None:
-        for _ in range(6):
-            try:
-                ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
-            except BudgetExceeded:
-                refused.append(1)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(store), "_write_once", unlocked)
-        threads = [threading.Thread(target=spend) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert ledger.spent(dataset).releases == 20
-    assert len(refused) == 4
+    monkeypatch.setattr(LedgerStore, "_write_once", unlocked)
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(refusals, range(4))) == 4
     # Of the four that began together one was committed.
     assert len(attempts) >= 24 + 3
+    monkeypatch.undo()
+    assert ledger.spent(dataset).releases == 20
     assert ledger.verify() == []
 
 
 def test_of_several_sessions_that_charge_one_secret_one_may(postgresql_url: str) -> None:
     """Datasets have locks of their own, and each charge names another dataset: the table's key decides."""
-    ledger, secret = Ledger(postgresql_url), str(uuid.uuid4())
+    ledger, secret = begun(postgresql_url), str(uuid.uuid4())
     names = [f"copy {uuid.uuid4()}" for _ in range(8)]
 
     def charged(dataset: str) -> bool:

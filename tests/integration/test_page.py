@@ -1,25 +1,21 @@
-"""The service's page, in a real browser against a real service.
-
-The quick suite walks once from a new release to its sorted table, and once through taking part; the rest is full.
-"""
+"""The service's page, in a real browser against a real service; the quick suite walks it twice."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-import httpx
 import pyarrow as pa
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 import dpsketch as dps
-from browsing import AXE, Visit, ask, collection, releases, use, views, visit
-from dpsketch import files
-from serving import PROTOCOL, Server, new_token
+from browsing import AXE, Visit, collection, use, views, visit
+from dpsketch import files, local
+from serving import Server
 
 OCTETS = {"Content-Type": "application/octet-stream"}
 BAD = "<img src=nowhere.png>"
@@ -42,12 +38,9 @@ def make_table() -> dps.PrivateTable:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(serve: Callable[..., Server]) -> Server:
     """A service that is open to nobody but its administrator."""
-    folder = tmp_path_factory.mktemp("page")
-    store = str(folder / "page.db")
-    with Server(folder, ["--store", store, "--compute-rate", "100"], {"token": new_token(store, "admin")}) as running:
-        yield running
+    return serve("--compute-rate", "100")
 
 
 def rows(tab: Visit) -> list[list[str]]:
@@ -57,13 +50,13 @@ def rows(tab: Visit) -> list[list[str]]:
     return found
 
 
-def shown(row: dict[str, Any], name: str) -> str:
-    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    return f"{written(value)}\n{written(low)} to {written(high)}"
-
-
 def written(number: float) -> str:
     return (f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}").replace("-", "−")
+
+
+def with_interval(row: dict[str, Any], name: str) -> str:
+    value, low, high = (written(row[f"{name}{end}"]) for end in ("", "_low", "_high"))
+    return f"{value}\n{low} to {high}"
 
 
 def test_a_release_is_created_and_read_as_a_table_that_is_sorted(browser: Browser, server: Server) -> None:
@@ -87,7 +80,8 @@ def test_a_release_is_created_and_read_as_a_table_that_is_sorted(browser: Browse
         tab.open(f"/releases/{added.json()['id']}")
         status = tab.card("Groups").get_by_role("status")
         expected = [
-            [row["town"], row["season"], shown(row, "count"), shown(row, "mean_rain")] for row in released.to_json()
+            [row["town"], row["season"], *(with_interval(row, name) for name in ("count", "mean_rain"))]
+            for row in released.to_json()
         ]
         expect(status).to_have_text("Rows 1 to 100 of 120.")
         assert rows(tab) == expected[:100]
@@ -123,11 +117,8 @@ def test_only_the_randomised_report_leaves_the_page_and_it_is_drawn_once(tab: Vi
     one, page = collection(demo), tab.page
     tab.open(f"/demo/{one['id']}")
     assert "ε = 0 " in page.locator(".cost").inner_text()
-    page.get_by_label("mango").check()
-    page.get_by_role("button", name="Randomise").click()
+    drawn = draw(page, "mango")
     text = page.get_by_label("What will be sent", exact=True)
-    expect(text).to_contain_text("bucket")
-    drawn = text.inner_text()
     assert "ε = 2 " in page.locator(".cost").inner_text()  # it is charged when it is drawn, not when it is sent
     page.reload()
     expect(text).to_contain_text("bucket")
@@ -173,59 +164,110 @@ def test_every_view_fits_its_screen_and_axe_finds_nothing_serious(
         seen.requests.clear()
 
 
-@pytest.mark.full
-def test_a_key_is_looked_up_by_keyboard_alone_and_is_in_no_address(tab: Visit, demo: str) -> None:
-    """Also a key that is markup and turns the direction of writing; it is shown as it is."""
-    tab.open("/releases")
-    keyboard = tab.page.keyboard
+def ask(page: Page, fruit: str) -> None:
+    page.get_by_label(fruit).check()
+    page.get_by_role("button", name="Randomise").click()
 
-    def tab_to(words: str) -> None:
-        for _ in range(40):
-            keyboard.press("Tab")
-            at = tab.focus()
-            assert at["shown"], at["name"]
-            named = "document.activeElement.labels?.[0]?.textContent ?? document.activeElement.textContent"
-            if words in tab.page.evaluate(named):
-                return
-        raise AssertionError(f"{words} cannot be reached")
 
-    tab_to("visits-by-page")
-    keyboard.press("Enter")
-    expect(tab.page.get_by_role("heading", level=1, name="visits-by-page")).to_be_focused()
-    tab_to("Key, exactly as it was counted")
-    keyboard.type("/news/0")
-    keyboard.press("Enter")
-    answer = tab.page.locator(".answer").first
-    expect(answer).to_contain_text("/news/0: about")
-    [found] = ask(demo, f"releases/{releases(demo)['counts']}/estimate", {"keys": ["/news/0"]})["estimates"]
-    between = f"between {found['low']:,.0f} and {found['high']:,.0f} with 95% confidence"
-    expect(answer).to_contain_text(f"{found['value']:,.0f}")
-    expect(answer).to_contain_text(between)
-    tab.page.get_by_label("Key, exactly").fill(f"{BAD}&amp;/good\u202elive")
-    keyboard.press("Enter")
-    expect(answer).to_contain_text(f"{BAD}&amp;/good[U+202E]live: about")
-    assert len(tab.mentioned("nowhere.png")) == 1  # the body of the question; the search does find what is sent
-    assert not any("nowhere.png" in one.url for one in tab.requests)
+def draw(page: Page, fruit: str) -> str:
+    ask(page, fruit)
+    text = page.get_by_label("What will be sent", exact=True)
+    expect(text).to_contain_text("bucket")
+    return text.inner_text()
+
+
+def refusal(page: Page) -> Any:
+    return expect(page.get_by_role("alert").filter(visible=True))
 
 
 @pytest.mark.full
-def test_a_collection_is_shown_as_it_grows_until_it_is_paused(tab: Visit, demo: str) -> None:
-    """By one request that stays open."""
+def test_a_report_whose_sending_failed_is_the_one_sent_later(browser: Browser, demo: str) -> None:
+    """What it names is told only after it was sent: whoever could see it before would send the true ones only."""
+    before = collection(demo)["reports"]
+    with visit(browser, demo, may_fail=True) as seen:
+        seen.open(f"/demo/{collection(demo)['id']}")
+        first = draw(seen.page, "pear")
+        seen.page.route("**/reports", lambda route: route.abort())
+        seen.page.get_by_role("button", name="Send it").click()
+        refusal(seen.page).to_contain_text("cannot be reached")
+        seen.page.unroute("**/reports")
+        seen.page.reload()
+        seen.page.wait_for_function("() => document.querySelector('main h1')")
+        seen.settle()
+        step = seen.card("2. Look at what will be sent")
+        expect(step).not_to_contain_text("which holds")
+        seen.page.get_by_role("button", name="Send it").click()
+        expect(seen.page.get_by_text("Sent, and stored.")).to_be_visible()
+        expect(step).to_contain_text("which holds, of this list")
+        assert {request.post_data for request in seen.sent("/reports")} == {first}
+    assert collection(demo)["reports"] == before + 1
+
+
+@pytest.mark.full
+def test_two_tabs_draw_one_report(tab: Visit, demo: str) -> None:
+    """Both are open before either draws, and both draw at once, twenty times over."""
+    tab.open(f"/demo/{collection(demo)['id']}")
+    other = tab.page.context.new_page()
+    other.goto(tab.page.url)
+    other.wait_for_function("() => document.querySelector('.choice')")
+    assert draw(tab.page, "mango") == draw(other, "apple")
+    assert "ε = 2 " in other.locator(".cost").inner_text()
+    announced = collection(demo)["spec"]
+    race = """async ([person, announced, own]) => {
+      const { reportOnce } = await import("/page/taking.js");
+      const { readSpec } = await import("/client.js");
+      const spec = readSpec(announced, { maxEpsilon: 2 });
+      window[person] = reportOnce(person, spec, [own], 1000);
+    }"""
+    result = "async (person) => (await window[person]).message"
+    for number in range(20):
+        person = f"race-{number}"
+        for page, own in ((tab.page, "mango"), (other, "apple")):
+            page.evaluate(race, [person, announced, own])
+        assert tab.page.evaluate(result, person) == other.evaluate(result, person)
+
+
+def answer_with(one: dict[str, Any]) -> Any:
+    """Answer the page's question about a collection ourselves."""
+    return lambda route: route.fulfill(status=200, content_type="application/json", body=json.dumps(one))
+
+
+@pytest.mark.full
+def test_collections_share_the_budget_of_this_browser(tab: Visit, demo: str) -> None:
+    """A service that asks the same under three names gets what the person agreed to, and no more."""
+    whole = collection(demo)
+    for number in range(3):
+        tab.page.route(f"**/collections/copy{number}", answer_with({**whole, "id": f"copy{number}"}))
+    for number in range(2):
+        tab.open(f"/demo/copy{number}")
+        draw(tab.page, "mango")
+        assert f"ε = {2 * (number + 1)} " in tab.page.locator(".cost").inner_text()
+    tab.open("/demo/copy2")
+    ask(tab.page, "mango")
+    refusal(tab.page).to_contain_text("Nothing was drawn")
+    expect(tab.page.get_by_role("button", name="Send it")).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("promise", "spec"),
+    [({"epsilon": 0.01}, {}), ({"holds": False}, {}), ({"epsilon": 0.01}, {"epsilon": 0.01}),
+     ({}, local.PrivSketchAsPublished(2.0).to_json())],
+    ids=["other epsilon", "does not hold", "fingerprint", "not private"],
+)  # fmt: skip
+@pytest.mark.full
+def test_an_announcement_that_contradicts_itself_is_refused(tab: Visit, demo: str, promise: Any, spec: Any) -> None:
     one = collection(demo)
-    tab.open(f"/collections/{one['id']}")
-    count = tab.page.locator(".big")
-    expect(count).to_have_text(f"{one['reports']:,}")
-    body = b"".join(PROTOCOL.to_bytes(PROTOCOL.report([["fig"]] * 500)))
-    told = httpx.post(f"{demo}/v1/collections/{one['id']}/reports", content=body, headers=OCTETS)
-    assert told.json()["accepted"] == 500
-    expect(count).to_have_text(f"{one['reports'] + 500:,}")  # without a reload
-    asked = [request.url.rpartition("/")[2] for request in tab.requests if "/v1/collections/" in request.url]
-    assert asked == [one["id"], "stream"]
-    tab.page.get_by_role("button", name="Pause").click()
-    expect(tab.page.get_by_text("Paused.")).to_be_visible()
-    before = len(tab.requests)
-    tab.page.wait_for_timeout(3000)
-    assert len(tab.requests) == before
-    tab.page.get_by_role("button", name="Go on").click()
-    tab.page.wait_for_timeout(500)
-    assert len(tab.requests) > before
+    announced = spec if "protocol" in spec else {**one["spec"], **spec}
+    forged = {**one, "guarantee": {**one["guarantee"], **promise}, "spec": announced}
+    tab.page.route(f"**/collections/{one['id']}", answer_with(forged))
+    tab.open(f"/demo/{one['id']}")
+    refusal(tab.page).to_contain_text("do not take part")
+    expect(tab.page.get_by_role("button", name="Randomise")).to_have_count(0)
+
+
+@pytest.mark.full
+def test_without_a_memory_nothing_is_drawn(tab: Visit, demo: str) -> None:
+    tab.page.add_init_script("Object.defineProperty(window, 'indexedDB', { value: undefined })")
+    tab.open(f"/demo/{collection(demo)['id']}")
+    refusal(tab.page).to_contain_text("cannot remember")
+    expect(tab.page.get_by_role("button", name="Randomise")).to_have_count(0)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dpsketch import reproduce as papers
 from dpsketch.cli.app import app
 from dpsketch.reproduce import PAPERS
 
@@ -23,24 +22,6 @@ def test_a_paper_is_reproduced(paper: str, tmp_path: Path) -> None:
     pictures = list((tmp_path / paper).glob("*.png"))
     assert pictures
     assert all(picture.name in report for picture in pictures)
-
-
-@pytest.mark.parametrize(("limits", "code"), [([4, 4], 0), ([-2, -1], 1)])
-def test_a_number_outside_its_limits_ends_the_command(
-    limits: list[int], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The twin, of a paper with one number: with a limit that cannot hold, the command exits 1 and names the number."""
-    home = tmp_path / "papers" / "alp"
-    home.mkdir(parents=True)
-    (home / "README.md").write_text("# One number\n", encoding="utf-8")
-    (home / "reproduce.py").write_text("def reproduce(run):\n    run.number('four', 4.0)\n", encoding="utf-8")
-    number = {"what": "half of eight", "paper": 4, "reproduced": limits}
-    document = {"title": "A", "headline": "B", "headline_number": "four", "numbers": {"four": number}}
-    (home / "expected.json").write_text(json.dumps(document), encoding="utf-8")
-    monkeypatch.setattr(papers, "find_papers", lambda: tmp_path / "papers")
-    done = CliRunner().invoke(app, ["reproduce", "alp", "--quick", "-o", str(tmp_path / "out")])
-    assert done.exit_code == code
-    assert ("four" in done.stderr) == bool(code)
 
 
 def test_the_readme_says_what_the_committed_reports_say() -> None:

@@ -6,8 +6,6 @@ The quick suite runs test_spark_smoke.py instead.
 from __future__ import annotations
 
 import contextlib
-import datetime
-import decimal
 import json
 import os
 import signal
@@ -24,17 +22,15 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import cli, files, local
-from dpsketch.errors import InvalidInput, ReleaseRefused, SourceError, SpecMismatch
+from dpsketch.errors import InvalidInput, ReleaseRefused, SourceError
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.privacy import Unit
-from dpsketch.sketches.specs import with_key_columns
 from dpsketch.sketches.table.store import RecordStore
 from sensitive import everything, everything_in
 
 pytest.importorskip("pyspark")
 
 from dpsketch import spark as cluster
-from dpsketch.spark import construction
 
 # Py4J leaves its sockets to the garbage collector.
 pytestmark = [pytest.mark.full, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -51,7 +47,6 @@ def table() -> pa.Table:
     numbers = draw.zipf(1.3, ROWS) % 5_000
     words = ["", "ä", "日本語", "🦊", "a" * 40, None, *(f"/page/{n}" for n in range(5_000))]
     user = pa.array(draw.integers(0, 3_000, ROWS), mask=draw.random(ROWS) < 0.01)
-    vectors = draw.normal(size=(ROWS, 5)).astype(np.float32)
     return pa.table(
         {
             "text": pa.array([words[n] for n in numbers]),
@@ -63,11 +58,6 @@ def table() -> pa.Table:
             "weight": pa.array(draw.integers(0, 6, ROWS).astype(float), mask=draw.random(ROWS) < 0.01),
             "x": pa.array(draw.normal(size=ROWS), mask=draw.random(ROWS) < 0.01),
             "y": draw.normal(size=ROWS),
-            "items": pa.array([[words[n], "b"] for n in numbers]),
-            "vector": pa.array(
-                [None if lost else row for row, lost in zip(vectors.tolist(), draw.random(ROWS) < 0.01, strict=True)],
-                pa.list_(pa.float32()),
-            ),
         }
     )
 
@@ -91,34 +81,23 @@ def counts(unit: Unit = RECORD, **more: Any) -> dps.CountSketch:
     return dps.CountSketch(rows=5, width=512, unit=unit, **more)
 
 
-def density(unit: Unit = RECORD, **other: Any) -> dps.DensitySketch:
-    return dps.DensitySketch(
-        **{"kernel": dps.kernels.Euclidean(dim=2, bandwidth=1.0), "rows": 20, "unit": unit, **other}
-    )
-
-
+PLANE = {"kernel": dps.kernels.Euclidean(dim=2, bandwidth=1.0), "rows": 20}
 WEIGHTED = dps.per_user(max_keys=2, max_weight=4)
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "counts of integers": (lambda: counts(dps.per_record(max_weight=4)), {"key": "int", "weight": "weight"}),
     "counts by named user": (lambda: counts(WEIGHTED), {"key": "bytes", "user": "name", "weight": "weight"}),
     "histogram by user": (lambda: dps.Histogram(unit=WEIGHTED), {"key": "text", "user": "name", "weight": "weight"}),
     "heavy": (lambda: dps.HeavyHitters(unit=USER, rows=3, width=64, key_bytes=6), {"key": "text", "user": "name"}),
-    "density by user": (lambda: density(USER), {"points": ["x", "y"], "user": "user"}),
-    "density of vectors by user": (
-        lambda: density(USER, kernel=dps.kernels.Linear(5), rows=None), {"points": ["vector"], "user": "user"},
-    ),
+    "density by user": (lambda: dps.DensitySketch(unit=USER, **PLANE), {"points": ["x", "y"], "user": "user"}),
     "distinct": (lambda: dps.DistinctSketch(unit=USER, buckets=64), {"key": "int", "user": "name"}),
     "quantiles": (lambda: dps.QuantileSketch(unit=RECORD, bits=8, quantiles=[0.5]), {"key": "small"}),
-}  # fmt: skip
+}
 
 
 def fill(sketch: Any, table: pa.Table, key: str = "", user: str = "", weight: str = "", points: Any = ()) -> Any:
     """Count on one machine, in one update."""
     given = {"users": user, "weights": weight}
     others = {name: table[column] for name, column in given.items() if column}
-    lists = len(points) == 1 and pa.types.is_list(table[points[0]].type)
-    records = table[key] if key else table[points[0]] if lists else table.select(points)
-    sketch.update(records, **others)
+    sketch.update(table[key] if key else table.select(points), **others)
     return sketch
 
 
@@ -129,41 +108,6 @@ def test_a_cluster_counts_what_one_machine_does(frame: Any, table: pa.Table, cas
     built = cluster.build(frame, start().spec, **columns)
     assert everything(built) == everything(expected)
     assert built.skipped_nulls == expected.skipped_nulls
-
-
-def test_keys_of_other_types_have_their_canonical_form_on_the_cluster_too(spark: Any) -> None:
-    at, some = datetime.datetime(2026, 3, 29, 1, 30, 0, 250_000), [0.0, 2.0, -7.0, float("nan"), 2.0**40]
-    here = pa.table(
-        {
-            "float": pa.array([*some, None] * 20),
-            "short": pa.array([*some[:4], 7.0, None] * 20, pa.float32()),
-            "money": pa.array([decimal.Decimal("2.50"), decimal.Decimal("3"), None] * 40, pa.decimal128(9, 2)),
-            "whole": pa.array([decimal.Decimal("25"), decimal.Decimal("-3"), None] * 40, pa.decimal128(18, 0)),
-            "zoned": pa.array([at, at + datetime.timedelta(hours=1), None] * 40, pa.timestamp("us", "UTC")),
-            "user": pa.array([i % 7 for i in range(120)]),
-            "price": pa.array([2.0, 16.99] * 60),
-            "odd": ['a,"b"', "c\nd", '"', "\r", ",", "plain"] * 20,
-            "day": [datetime.date(2026, 11, 15)] * 120,
-        }
-    )
-    frame = spark.createDataFrame(here)
-    unit, given = USER, {"user": "user"}
-    for name in ("zoned", "money", "whole", "float", "short"):
-        make = counts if name in ("whole", "float") else lambda unit: dps.Histogram(unit=unit)
-        built, expected = cluster.build(frame, make(unit).spec, key=name, **given), make(unit)
-        expected.update(here, key=name, **given)
-        assert everything(built) == everything(expected), name
-        assert built.skipped_nulls == expected.skipped_nulls
-    with pytest.raises(InvalidInput, match="not all whole numbers"):
-        cluster.build(frame, counts(unit).spec, key="price", **given)
-    with pytest.raises(InvalidInput, match="floats, decimals or timestamps"):
-        cluster.release_histogram(frame, dps.Histogram(unit=unit).spec, key="price", epsilon=1.0, delta=1e-6, **given)
-    # A key of several columns is one text of theirs; commas, quotes and ends of line are quoted in it.
-    names = ("odd", "day", "user", "money")
-    spec = with_key_columns(counts().spec, names)
-    built, expected = cluster.build(frame, spec, key=names), dps.CountSketch.from_spec(spec)
-    expected.update(here, key=names)
-    assert everything(built) == everything(expected)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +137,6 @@ def test_a_histogram_is_released_where_its_pairs_are(
     ("by", "options", "release"),
     [
         ("text", {"user": "name", "max_keys": 3, "max_records": 4}, {"epsilon": 30.0, "delta": 1e-3}),
-        ("bytes", {"user": "user"}, {"groups": ["ä", b"/page/7", b"\xff"], "rho": 50.0}),
         (["text", "small"], {"user": "user", "neighbours": "replace"}, {"epsilon": 30.0, "delta": 1e-3}),
     ],
 )
@@ -214,39 +157,6 @@ def test_a_table_is_released_where_its_records_are(
         found = cluster.release_table(frame, spec, **release)
     assert files.encode(found.to_document()) == files.encode(expected.to_document())
     assert found.to_arrow().num_rows > 1
-
-
-def test_records_of_listed_groups_are_released_with_their_quantiles(table: pa.Table, frame: Any) -> None:
-    """At a huge ε: counts are exact, sums to the rounding of values, and quantiles lie in their leaf."""
-    columns = [dps.count(), dps.sum("weight", bounds=(0, 8)), dps.quantiles("weight", [0.5], bounds=(0, 8), grid=1)]
-    spec = dps.Table(by="text", columns=columns).spec
-    private = cluster.release_table(frame, spec, groups=["ä", "nobody's"], epsilon=1e3, delta=0.0)
-    rows = private.to_arrow().to_pandas().set_index("text")
-    records = table.to_pandas()
-    own = records[records["text"] == "ä"]["weight"].dropna()
-    assert rows.loc["nobody's"]["count"] == pytest.approx(0, abs=0.5)
-    assert rows.loc["ä"]["count"] == pytest.approx(len(own), abs=0.5)
-    assert rows.loc["ä"]["sum_weight"] == pytest.approx(own.sum(), abs=0.5)
-    assert own.quantile(0.4) - 1 <= rows.loc["ä"]["quantile_weight_0.5"] <= own.quantile(0.6) + 1
-
-
-def test_tables_that_one_machine_would_read_otherwise_are_refused(frame: Any) -> None:
-    budget = {"epsilon": 1.0, "delta": 1e-6}
-    with pytest.raises(InvalidInput, match="floats, decimals or timestamps"):
-        cluster.release_table(frame, dps.Table(by="x").spec, **budget)
-    with pytest.raises(InvalidInput, match="does not hold numbers"):
-        cluster.release_table(frame, dps.Table(by="text", columns=[dps.sum("name")]).spec, **budget)
-    with pytest.raises(InvalidInput, match="release_table"):
-        cluster.build(frame, dps.Table(by="x").spec, key="x")
-
-
-def test_collated_text_and_no_records(spark: Any, frame: Any) -> None:
-    """Texts that a collation calls equal are different keys and users; a frame without records still has a type."""
-    collated = spark.sql("select k collate UTF8_LCASE as k, k collate UTF8_LCASE as u from values ('a'), ('A') as t(k)")
-    expected = fill(counts(USER), pa.table({"k": ["a", "A"], "u": ["a", "A"]}), key="k", user="u")
-    assert everything(cluster.build(collated, counts(USER), key="k", user="u")) == everything(expected)
-    empty = cluster.build(frame.where("user < 0"), counts(), key="text")
-    assert empty.spec.key_type == "text"
 
 
 def test_a_task_that_fails_or_is_slow_counts_once(frame: Any, table: pa.Table, tmp_path: Path) -> None:
@@ -314,37 +224,6 @@ def test_both_engines_of_the_command_line_agree(
     assert said[0] == said[1]
 
 
-def test_files_of_text_are_read_by_the_same_rules(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Missing fields are skipped and counted; keys that are numbers in one file and text in another are refused."""
-    monkeypatch.setattr(construction, "_PART_BYTES", 1)  # a task for each file
-    (tmp_path / "a.csv").write_text("key,user\n/a,ann\n,bob\n/b,\n/a,cy\n")
-    pa.parquet.write_table(pa.table({"key": [7], "user": ["dan"]}), tmp_path / "b.parquet")
-    (tmp_path / "c.jsonl").write_text('{"key": null, "user": "eve"}\n{"key": "/a", "user": "fay"}\n')
-    named = [str(tmp_path / name) for name in ("a.csv", "b.parquet", "c.jsonl")]
-    expected = counts(USER, key_type="text")
-    expected.update(["/a", None, "/a", None, "/a"], users=["ann", "bob", "cy", "eve", "fay"])
-    for stated in (False, True):
-        into = counts(USER)
-        cluster.build_files(spark, [named[0], named[2]], into, key="key", user="user", disjoint_users=stated)
-        state = files.decode(into.to_sensitive_bytes(), allow_sensitive=True)
-        wanted = files.decode(expected.to_sensitive_bytes(), allow_sensitive=True)
-        assert np.array_equal(state.arrays["counters"], wanted.arrays["counters"])
-        assert len(state.arrays["users"]) == (0 if stated else 3)
-        assert (everything(into) == everything(expected)) is not stated
-    with pytest.raises(SourceError, match="whole numbers in some of the files and text or another type in others"):
-        cluster.build_files(spark, named, counts(USER), key="key", user="user")
-    with pytest.raises(SpecMismatch):
-        cluster.build_files(spark, named, counts(), key="key")
-    paths = [str(tmp_path / f"{name}.parquet") for name in ("date", "stamp")]
-    days = pa.array([datetime.date(2026, 11, 15)])
-    for path, users in zip(paths, (days, days.cast(pa.timestamp("s"))), strict=True):
-        pa.parquet.write_table(pa.table({"key": ["/a"], "user": users}), path)
-    with pytest.raises(SourceError, match="another type in others"):
-        cluster.build_files(spark, paths, counts(USER), key="key", user="user")
-    with pytest.raises(InvalidInput, match="cannot be shared out"):
-        cluster.build_files(spark, ["-"], counts(), key="key")
-
-
 def test_reports_are_collected_once(spark: Any) -> None:
     """Reports that are there twice, malformed or of another spec."""
     protocol = local.SubsetHashing(epsilon=2.0, max_items=2)
@@ -365,19 +244,7 @@ def test_reports_are_collected_once(spark: Any) -> None:
         cluster.receive(frame, collector)
 
 
-def test_refusals_quote_no_record(spark: Any, frame: Any) -> None:
-    with pytest.raises(InvalidInput, match="list"):
-        cluster.build(frame, counts(), key="items")
-    with pytest.raises(InvalidInput, match="no column 'nothing'"):
-        cluster.build(frame, counts(), key="nothing")
-    with pytest.raises(InvalidInput, match="say user"):
-        cluster.build(frame, counts(USER), key="text")
-    with pytest.raises(SpecMismatch, match="this sketch counts integer keys"):
-        cluster.build(frame, counts(key_type="int"), key="text")
-    with pytest.raises(InvalidInput, match="outside the domain"):  # by a task
-        cluster.build(frame, dps.SparseHistogram(unit=RECORD, domain=2), key="small")
-    with pytest.raises(InvalidInput, match="cannot be built from parts"):
-        cluster.build(frame, object(), key="text")
+def test_a_failure_quotes_no_record(spark: Any) -> None:
     secret = spark.sql("select 'a secret' as word").selectExpr("cast(word as int) as key")
     with pytest.raises(SourceError, match="Spark could not do its part") as caught:
         cluster.build(secret, counts(), key="key")

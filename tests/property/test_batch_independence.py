@@ -17,9 +17,7 @@ import pytest
 import dpsketch as dps
 from dpsketch import files, kernels
 from dpsketch._compiled import moment
-from dpsketch.noise import RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.sketches.density import DensitySketch
-from dpsketch.sketches.density.class_densities import centre_vector
 from dpsketch.sketches.density.functions import row_functions
 
 ROWS, RECORDS, SEED = 16, 1000, 5
@@ -72,13 +70,8 @@ def test_tables_do_not_depend_on_batches_order_or_memory(kernel: kernels.Kernel)
     assert np.array_equal(table(*pieces(points[:100], 1), points[100:], kernel=kernel), whole)
     wide = np.empty((RECORDS, 2 * kernel.dim))
     wide[:, ::2] = points
-    for same in (
-        points[::-1],
-        np.asfortranarray(points),
-        wide[:, ::2],
-        np.repeat(points, 2, axis=0)[::2],
-        pa.array(list(points)),
-    ):
+    arrow = pa.array(list(points))
+    for same in (points[::-1], np.asfortranarray(points), wide[:, ::2], np.repeat(points, 2, axis=0)[::2], arrow):
         assert np.array_equal(table(same, kernel=kernel), whole)
     single = points.astype(np.float32)
     expected = table(single.astype(np.float64), kernel=kernel)
@@ -133,40 +126,6 @@ def test_a_record_has_the_same_features_in_every_batch(features: str, dim: int) 
         assert np.array_equal(counted(*pieces(points, size)), whole)
     for same in (points[::-1], np.asfortranarray(points), np.repeat(points, 2, axis=0)[::2], pa.array(list(points))):
         assert np.array_equal(counted(same), whole)
-
-
-@pytest.mark.parametrize("dim", [2, 384])
-def test_a_private_centre_adds_whole_numbers_of_each_record(dim: int) -> None:
-    """Half of the features lie on the edge between two steps of the centre's grid."""
-    rng = np.random.default_rng(3)
-    points = rng.uniform(-1.2, 1.2, size=(500, dim))
-    points[::2] = (np.round(points[::2] * 1024) + 0.5) / 1024
-    whole = centre_vector(points)
-    for same in (points[::-1], np.asfortranarray(points)):
-        assert np.array_equal(centre_vector(same), whole)
-    for size in (1, 7, 64):
-        assert np.array_equal(sum(centre_vector(piece) for piece in pieces(points, size)), whole)
-
-
-def test_a_classifier_counts_a_record_alike_whatever_others_there_are() -> None:
-    """Tables of a fit, the noise subtracted: of all records, and of two halves, are the same."""
-    points = records(kernels.Angular(17, 3)) / 8
-    labels = np.arange(RECORDS) % 2
-
-    def counted(which: slice) -> np.ndarray:
-        model = dps.DensityClassifier(
-            epsilon=1.0, delta=1e-6, bounds=(-1, 1), classes=[0, 1], rows=ROWS, power=3, centre="middle", seed=SEED
-        )
-        with seeded_noise_for_tests_only(9):
-            fitted = model.fit(points[which], labels[which]).densities_
-        with seeded_noise_for_tests_only(9):
-            drawn = [fitted[0].noise.sample(fitted[0].table.size).reshape(fitted[0].table.shape) for _ in fitted]
-        assert isinstance(fitted[0].noise, RoundedGaussian)
-        return np.stack([one.table - noise for one, noise in zip(fitted, drawn, strict=True)])
-
-    halves = counted(slice(0, 333)) + counted(slice(333, RECORDS))
-    assert np.array_equal(counted(slice(None)), halves)
-    assert halves.sum() == ROWS * RECORDS
 
 
 @pytest.mark.parametrize("p", [0.3, 1.0])

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from dpsketch.sketches.countsketch import estimates as module
 from dpsketch.sketches.countsketch.estimates import MEDIAN, Location
-from dpsketch.sketches.countsketch.messages import positive_median
 from oracles import location as oracle
 
 
@@ -50,14 +49,3 @@ def test_blocks_make_no_difference(shape: str, monkeypatch: pytest.MonkeyPatch) 
     whole = location(cells)
     monkeypatch.setattr(module, "_BLOCK", 7)
     np.testing.assert_array_equal(location(cells), whole)
-
-
-@settings(max_examples=100)
-@given(
-    st.lists(st.sampled_from([-3.0, -1.0, -0.0, 0.0, 0.5, 1.0, 1.5, 2.0, 4.0, 9.0]), min_size=1, max_size=30),
-    st.sampled_from([np.nan, -1.0, 0.0, 0.75, 1.5, 5.0]),
-    st.sampled_from([0.0, 0.3, 1.0, 20.0]),
-)
-def test_a_guess_does_not_change_the_median(values: list[float], guess: float, near: float) -> None:
-    table = np.array(values)
-    assert positive_median(table.copy(), guess, near) == max(0.0, float(np.median(table)))

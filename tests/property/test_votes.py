@@ -15,7 +15,6 @@ from dpsketch import files
 from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.sketches.histogram.votes import KeyBytes, VoteTable
 from oracles.votes import Bucket, bucket_of
-from sensitive import everything
 from texts import colliding_texts
 
 SEED = 3
@@ -54,17 +53,6 @@ def assert_alike(sketch: Any, expected: list[Bucket]) -> None:
     assert loads.tolist() == [bucket.load for bucket in expected]
 
 
-def assert_neighbours(one: Any, other: Any, times: int = 1) -> None:
-    """One record moves one of u and l by 1, in one bucket, and changes its key through votes of 0 only."""
-    (keys, votes, loads), (keys2, votes2, loads2) = one, other
-    upper, lower = (loads + votes) // 2, (loads - votes) // 2
-    upper2, lower2 = (loads2 + votes2) // 2, (loads2 - votes2) // 2
-    assert np.abs(upper - upper2).sum() + np.abs(lower - lower2).sum() == times
-    for key, key2, c, c2 in zip(keys, keys2, votes, votes2, strict=True):
-        assert key == key2 or 0 in (c, c2)
-        assert c + c2 <= 1 or key == key2
-
-
 # Two of these share their fingerprint; the empty text is a key as any other.
 TEXTS = [b"a", b"b", b"c", b"", b"a long key that fits no word", *colliding_texts(2)]
 streams = st.lists(st.sampled_from(TEXTS), max_size=30)
@@ -73,7 +61,7 @@ streams = st.lists(st.sampled_from(TEXTS), max_size=30)
 @settings(max_examples=50)
 @given(streams, streams, st.integers(1, 4))
 def test_it_counts_as_one_record_at_a_time_does(stream: list[bytes], more: list[bytes], buckets: int) -> None:
-    """In batches, merged, written and read, and with counts for equal records in a row."""
+    """In batches, merged, and with counts for equal records in a row."""
     runs = np.arange(len(stream)) % 4
     repeated = [key for key, times in zip(stream, runs, strict=True) for _ in range(times)]
     assert_alike(histogram(stream, buckets, counts=runs), oracle(repeated, buckets))
@@ -86,11 +74,6 @@ def test_it_counts_as_one_record_at_a_time_does(stream: list[bytes], more: list[
     for mine, theirs in zip(expected, oracle(more, buckets), strict=True):
         mine.merge(theirs)
     assert_alike(merged, expected)
-    again = dps.load_sensitive(merged.to_sensitive_bytes())
-    assert everything(again) == everything(merged)
-    again.update([b"a"])
-    merged.update([b"a"])
-    assert everything(again) == everything(merged)
 
 
 def small_streams(longest: int) -> list[Stream]:
@@ -164,9 +147,12 @@ def test_a_user_moves_max_keys_buckets_by_one(relation: Any, records: list[tuple
         sketch.update([key for _, key in kept], users=np.array([user for user, _ in kept], np.int64))
         return state(sketch)
 
-    whole, fewer = built(records), built([each for each in records if each[0] != who])
-    held = len({key for user, key in records if user == who})
-    moved = np.abs(whole[2] - fewer[2])
+    (keys, votes, loads), (keys2, votes2, loads2) = (
+        built(records), built([each for each in records if each[0] != who])
+    )  # fmt: skip
+    ends = (np.abs((loads + side * votes) // 2 - (loads2 + side * votes2) // 2) for side in (1, -1))
+    moved = sum(ends, np.zeros_like(votes))
     assert moved.max(initial=0) <= 1
-    assert moved.sum() <= min(held, 2)
-    assert_neighbours(whole, fewer, times=int(moved.sum()))
+    assert moved.sum() <= min(len({key for user, key in records if user == who}), 2)
+    for key, key2, c, c2 in zip(keys, keys2, votes, votes2, strict=True):  # a key changes through votes of 0 only
+        assert key == key2 or (0 in (c, c2) and c + c2 <= 1)
