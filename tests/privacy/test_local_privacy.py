@@ -298,7 +298,3 @@ class TestPrivSketchAsPublished:
         secret = [sorted(rng.choice(domain, size, replace=False).tolist()) for _ in range(1000)]
         found = local.recover_sets(protocol, protocol.report(secret), range(domain))
         assert np.mean([a == b for a, b in zip(found, secret, strict=True)]) >= exact
-
-    def test_without_the_matrix_it_is_private(self) -> None:
-        """The same sketch, one bit and no order, is SampledBit: the attack has nothing to read."""
-        assert "order" not in [field.name for field in local.SampledBit(0.1, width=128, rows=4).fields]

@@ -233,17 +233,6 @@ def test_a_state_shows_its_noisy_sums_and_nothing_else_of_the_records(start: Any
     assert idle.header == busy_one.header
 
 
-def test_sums_that_wrap_round_are_those_of_the_exact_ones() -> None:
-    """Modulo 2**64 nothing is held by what it has become: two worlds stay as far apart as the record moves them."""
-    design = PanPrivate((3, 1))
-    worlds = []
-    for own in (0, 1):
-        state = np.full((2, 1), 2**63 - 2, np.int64)
-        design.take(state, np.array([own]))
-        worlds.append(state)
-    assert (worlds[1] - worlds[0]).ravel().tolist() == [3, 1]
-
-
 def test_what_a_state_that_may_be_seized_cannot_do() -> None:
     with pytest.raises(InvalidInput, match="protects records"):
         dps.ContinualSketch(

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch.laws.centred import HELD, PERSONS, USERS, CentredTable, TableState, haar
+from dpsketch.laws.centred import HELD, PERSONS, USERS, CentredTable, TableState
 from dpsketch.laws.corners import CELLS, CornerTable, tail
 from dpsketch.laws.groups import SCALE, Kept, TableContent
 from dpsketch.laws.ranks import RankDraws
@@ -285,20 +285,6 @@ def test_a_law_for_a_short_list_draws_no_longer_one() -> None:
         assert not replace(law, rows=3).fits(arrays)
 
 
-def test_replacing_with_less_than_half_for_the_head_count_costs_more_than_twice() -> None:
-    """Twice the squares, which is right from one half on, is passed; releases give the head count half."""
-    table = table_of(TABLES["linear"], 1, "replace")
-    (drawn,) = table.spec.laws(Budget(rho=1.0), groups=LISTED)
-    head = 1 / drawn.users.sigma**2
-    columns = sum(max(m.levels, 1) * (SCALE / n.sigma) ** 2 for m, n in zip(drawn.measures, drawn.noises, strict=True))
-    assert head >= columns * (1 - 1e-9)
-    apart_ = pairs(moves("linear", 1), "replace")
-    for head, passes in ((0.15, True), (0.4, True), (0.5, False), (0.7, False)):
-        law = shared(drawn, head)
-        once = replace(law, neighbours="add_remove").squares(1)
-        assert (max(in_deviations(law, moved) for moved in apart_) > 2 * once) is passes
-
-
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(
     ("name", "keys"), [("corners 0", 2), ("corners 1", None), ("corners 2", 1), ("corners 2", 2), ("corners 2", None)]
@@ -363,15 +349,6 @@ def test_a_mean_over_records_never_passes_its_scale(bound: int) -> None:
         records, sign = held[place // 2], (-1) ** place
         assert 0 < sign * moved["column 1"][0] <= SCALE
         assert sign * moved["column 1"][0] == pytest.approx(SCALE * min(records / bound, 1), abs=records)
-
-
-def test_a_tree_counts_every_pair_alike_at_every_level() -> None:
-    rng = np.random.default_rng(3)
-    leaves = rng.multinomial(SCALE, rng.dirichlet([0.3] * 8), size=40)
-    found = haar(leaves)
-    for first, last in ((0, 1), (1, 3), (3, 7)):
-        assert (np.abs(found[:, first:last]).sum(axis=1) <= SCALE).all()
-    assert (np.abs(haar(SCALE * np.eye(8, dtype=np.int64))).sum(axis=1) == 3 * SCALE).all()
 
 
 def test_a_users_weights_in_a_round_are_at_most_one_in_l2() -> None:
