@@ -21,10 +21,8 @@ RANK = KEYS + 1.0
 LAWS = {
     "zipf 1.1": np.floor(6e5 / RANK**1.1),
     "zipf 0.8": np.floor(1e5 / RANK**0.8),
-    "flat": np.full(len(KEYS), 100),
     "5,000 equal heavy keys": np.where(RANK <= 5000, 1e4, 0),
     "few": np.where(RANK <= 50, 1e5, 0),
-    "empty": np.zeros(len(KEYS)),
 }
 
 
@@ -51,36 +49,29 @@ MEDIAN_OF_NORMALS = {
     7: (1.4731, 0.9673, 0.8162, 1.996, 2.381, 3.139),
     31: (1.5489, 0.9927, 0.8387, 2.047, 2.440, 3.210),
 }
-# Rows: the same quantiles for as many keys of value 10 as a row has cells (Fig. 3).
-SPARSE_VECTORS = {1: (8.61, 19.10, 20.48, 30.06), 7: (1.866, 7.816, 9.330, 11.53), 31: (1.532, 3.786, 4.539, 6.048)}
 
 
-def errors(rows: int, *, load: int, value: float, factor: float = 1.0) -> np.ndarray:
+def errors(rows: int, factor: float = 1.0) -> np.ndarray:
     """Errors of the median for absent keys, in units where a counter's noise is N(0, rows)."""
     # A fine grid makes the integer noise practically continuous: σ is √rows / grid steps.
-    unit = dps.per_record(max_weight=value)
-    sketch = dps.CountSketch(rows=rows, width=50_000, unit=unit, seed=11, grid=0.01)
-    if load:
-        sketch.update(np.arange(50_000), weights=np.full(50_000, value))
-    private = sketch.release(rho=(value / factor) ** 2 / 2)
+    sketch = dps.CountSketch(rows=rows, width=50_000, unit=dps.per_record(max_weight=1.0), seed=11, grid=0.01)
+    private = sketch.release(rho=1 / factor**2 / 2)
     assert private.noise_scale == pytest.approx(factor * math.sqrt(rows), rel=1e-3)
     return np.abs(private.estimate(np.arange(10**9, 10**9 + 400_000), estimator="median").value)
 
 
 @pytest.mark.parametrize("rows", MEDIAN_OF_NORMALS)
 def test_medians_have_the_published_law(rows: int, seeded: None) -> None:
-    """Within 2.5% of the tables, 4% of the sparse one: some 5 standard errors, as keys share cells (1e-6).
+    """Within 2.5% of the table: some 5 standard errors, as keys share cells (1e-6).
 
-    The twin: noise a tenth larger is not within them.
+    The twin: noise a tenth larger is not within it.
     """
     variance, mean, *quantiles = MEDIAN_OF_NORMALS[rows]
-    found = errors(rows, load=0, value=1.0)
+    found = errors(rows)
     assert np.mean(found**2) == pytest.approx(variance, rel=0.04)
     assert found.mean() == pytest.approx(mean, rel=0.025)
     assert np.quantile(found, [0.5, 0.9, 0.95, 0.99]) == pytest.approx(quantiles, rel=0.03)
-    assert errors(rows, load=0, value=1.0, factor=1.1).mean() != pytest.approx(mean, rel=0.025)
-    sparse = errors(rows, load=1, value=10.0)
-    assert np.quantile(sparse, [0.5, 0.9, 0.95, 0.99]) == pytest.approx(SPARSE_VECTORS[rows], rel=0.04)
+    assert errors(rows, factor=1.1).mean() != pytest.approx(mean, rel=0.025)
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -94,15 +85,6 @@ def test_robust_and_joint_estimates_are_never_much_worse_than_the_median(name: s
     if name == "few":
         roomy = released(truth, 7, 4096, 3, rho=1 / (2 * 4.2**2))
         assert rmse(roomy.decode(KEYS), truth) <= 1.1 * 4.2, "what the noise alone would leave"
-
-
-def test_joint_decoding_takes_candidate_lists_that_are_not_what_one_wishes() -> None:
-    """The 100 heaviest missing, only the 50 heaviest, 25 scattered ones: pooled over 6 hash seeds."""
-    truth = LAWS["zipf 1.1"]
-    releases = [released(truth, 7, 1000, seed, rho=1 / 1800) for seed in range(6)]
-    for asked, used in ((KEYS[100:], releases[:1]), (KEYS[:50], releases), (KEYS[::800], releases)):
-        median = sum(rmse(each.estimate(asked, estimator="median"), truth[asked]) ** 2 for each in used)
-        assert sum(rmse(each.decode(asked), truth[asked]) ** 2 for each in used) <= 1.04 * median
 
 
 @pytest.mark.parametrize("estimator", ["robust", "median"])
@@ -120,15 +102,11 @@ def test_selected_keys_are_covered_jointly(estimator: Any) -> None:
 
 SMALL = {
     "zipf": np.floor(2e5 / RANK[:2500] ** 1.05),
-    "equal heavy": np.where(RANK[:2500] <= 50, 20_000, 0),
     "crowded": np.where(RANK[:2500] <= 2000, 5000, 0),
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [("zipf", (3, 256)), ("zipf", (5, 1024)), ("crowded", (3, 256)), ("equal heavy", (3, 256))],
-)
+@pytest.mark.parametrize(("name", "shape"), [("zipf", (3, 256)), ("zipf", (5, 1024)), ("crowded", (3, 256))])
 def test_decoded_counts_are_covered_and_no_worse_than_plain_ones(name: str, shape: tuple[int, int]) -> None:
     """Of four tables at least 94% of all keys and 92% of the 100 heaviest are covered.
 
@@ -198,9 +176,7 @@ def test_with_fresh_seeds_every_key_is_covered_as_promised() -> None:
     assert coverage([1] * 40).min() < 0.2
 
 
-@pytest.mark.parametrize(
-    ("shape", "skew"), [((7, 4096), 0.8), ((5, 1000), 1.1), pytest.param((7, 4096), 0.0, marks=pytest.mark.full)]
-)
+@pytest.mark.parametrize(("shape", "skew"), [((7, 4096), 0.8), ((5, 1000), 1.1)])
 def test_errors_are_predicted_within_a_fifth(shape: tuple[int, int], skew: float) -> None:
     """Predicted with one hash seed, measured with others on sampled data: within 20%, intervals and decoding too."""
     shares = RANK**-skew
@@ -218,11 +194,3 @@ def test_errors_are_predicted_within_a_fifth(shape: tuple[int, int], skew: float
     joint = math.hypot(*(rmse(each, counts) for each in decoded)) / math.sqrt(2)
     assert predicted.decoded_error == pytest.approx(joint, rel=0.2)
     assert predicted.memory == 8 * shape[0] * shape[1]
-
-
-def test_a_guess_must_be_whole() -> None:
-    spec = dps.CountSketch(rows=5, width=64, unit=dps.per_record()).spec
-    for guess in ({}, {"records": 10}, {"counts": [1.0], "keys": 3}, {"counts": [-1.0]}):
-        with pytest.raises(dps.DpsketchError):
-            spec.predict(epsilon=1.0, delta=1e-6, **guess)
-    assert spec.predict(epsilon=1.0, delta=1e-6, counts=[5, 3]).error > 0

@@ -151,23 +151,6 @@ def test_a_private_quantile_of_sizes() -> None:
     assert 0.918 < np.mean([(each.low <= above) & (above <= each.high) for each in found]) < 0.985
 
 
-def test_sizes_count_distinct_keys_and_bad_ones_are_refused() -> None:
-    protocol = local.SetSizes(20.0, largest=10)
-    collector = collected(protocol, [["a", "a", "b", None]] * 400, 1)
-    assert collector.estimate([1]).value[0] > 0.9
-    assert collector.estimate([2]).value[0] < 0.1
-    distribution = local.SizeDistribution.from_sizes([0, 1, 1, 8])
-    assert [distribution.quantile(share) for share in (0.5, 0.99)] == [1, 8]
-    assert distribution.loss(8) == local.CapLoss(8, 0.0, 0.0)
-    assert local.SizeDistribution.from_sizes([0, 0]).loss(1).pairs == 0
-    for bad in ([], [-1], [1.5], [[1]]):
-        with pytest.raises(InvalidInput):
-            local.SizeDistribution.from_sizes(bad)
-    for refused in (lambda: distribution.quantile(1.0), lambda: collector.estimate([17])):
-        with pytest.raises(InvalidInput):
-            refused()
-
-
 @pytest.mark.parametrize("alphabet", [string.ascii_lowercase, None])
 def test_frequent_strings_are_found_without_a_list(alphabet: str | None) -> None:
     """40,000 people with one of some 2,000 words, ε = 4: the most frequent are found, and nothing that is no word.

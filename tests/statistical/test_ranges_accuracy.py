@@ -6,10 +6,8 @@ of small trees are held to the law of their noise in ``test_exact_coverage.py``.
 
 from __future__ import annotations
 
-import lzma
 import math
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -121,17 +119,3 @@ def test_an_interval_allows_for_what_its_search_misses_at_ties(seed: int, share:
     below = round(10 * share)
     assert found.low <= places[below - 1]
     assert places[below] <= found.high
-
-
-@pytest.mark.full
-def test_quantiles_of_cache_keys(real_data: Path) -> None:
-    """Real keys with heavy repeats: every quantile within the predicted rank error (two-sided 1e-5 for each of 33)."""
-    with lzma.open(real_data / "streams" / "orm-busy.trace.xz") as file:
-        values = np.frombuffer(file.read(4 * 500_000), dtype=">i4").astype(np.int64)
-    sketch = RangeSketch(unit=dps.per_record(), bits=32, start=-(2**31))
-    sketch.update(values)
-    predicted = sketch.spec.predict_rank_error(records=len(values), confidence=1 - 1e-5, **BUDGETS["gaussian"])
-    with seeded_noise_for_tests_only(8):
-        found = sketch.release(**BUDGETS["gaussian"]).quantiles([0.001, *np.linspace(0.02, 0.98, 31), 0.999])
-    gaps = [oracle.rank_gap(values, one.value, one.share) for one in found]
-    assert max(gaps) < min(predicted.largest, 0.01 * len(values))
