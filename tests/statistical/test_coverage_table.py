@@ -12,7 +12,6 @@ import pytest
 from benchmarks.coverage import page, stored
 from benchmarks.coverage.cases import all_cases
 from benchmarks.coverage.measuring import Answer, Case, measure
-from benchmarks.coverage.reach import meaning
 from dpsketch.sketches.density.functions import Features
 from dpsketch.sketches.kinds import KINDS
 
@@ -116,44 +115,3 @@ def test_a_stored_result_is_read_back_and_is_of_its_code(tmp_path: Path, monkeyp
     stored.keep(case, rows, functions, tmp_path)
     monkeypatch.setattr(stored, "_meaning", str)
     assert stored.result_of(case, tmp_path) == stored.Result(rows, False, today)
-
-
-MODULE = """
-from other import far, helpful
-LIMIT = 3
-OTHER = 4
-def asked() -> int:
-    '''Words.'''
-    return helper() + Thing().size()
-def helper() -> int:
-    return LIMIT
-def unasked() -> int:
-    return far(OTHER)
-class Thing:
-    base: int = 1
-    def __post_init__(self) -> None:
-        helpful()
-    def size(self) -> int:
-        return self.base
-    def name(self) -> str:
-        return "thing"
-"""
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "moved"),
-    [
-        ("Words", "Other words", False),
-        ("far(OTHER)", "far(2)", False),
-        ("helper() +", "2 +", True),
-        ("LIMIT = 3", "LIMIT = 2", True),
-        ("base: int = 1", "base: int = 2", True),
-        ("helpful()", "helpful(1)", True),
-    ],
-)
-def test_what_a_function_means_is_its_code_and_what_it_reaches(old: str, new: str, moved: bool) -> None:
-    assert old in MODULE
-    changed = MODULE.replace(old, new)
-    assert (meaning(MODULE, ["asked"]) != meaning(changed, ["asked"])) == moved
-    assert (meaning(MODULE) != meaning(changed)) == (old != "Words")
-    assert meaning(MODULE, ["nowhere"]) == meaning(MODULE)

@@ -15,40 +15,14 @@ import pytest
 import dpsketch as dps
 from dpsketch import kernels
 from dpsketch.noise import seeded_noise_for_tests_only
-from dpsketch.sketches.density import DensitySketch, best_rows
+from dpsketch.sketches.density import DensitySketch
 from dpsketch.sketches.density.functions import folds, row_functions
 from dpsketch.sketches.density.spec import default_width
 
 pytestmark = pytest.mark.statistical
 
 GAUSSIAN, PURE = {"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 1.0, "delta": 0.0}
-PLANE = kernels.Euclidean(2, 2.0)
 INDEPENDENT = kernels.Euclidean(2, 2.0, directions="independent")
-
-
-def mixture(n: int, seed: int) -> np.ndarray:
-    """The 2-D Gaussian mixture of the accuracy targets."""
-    rng = np.random.default_rng(seed)
-    which = rng.integers(4, size=n)
-    centres, spreads = np.array([[-3, -3], [3, 3], [-1, 2], [2.5, -2]]), np.array([1.0, 0.8, 0.6, 1.2])
-    return centres[which] + rng.normal(size=(n, 2)) * spreads[which][:, None]
-
-
-def near(points: np.ndarray, n: int, seed: int) -> np.ndarray:
-    """Places to ask about, each near a record."""
-    return points[:n] + 0.3 * np.random.default_rng(seed).normal(size=(n, points.shape[1]))
-
-
-def error(kernel: kernels.Kernel, points: np.ndarray, rows: int, seeds: int, budget: dict[str, float]) -> float:
-    """The relative root mean square error of estimates near records."""
-    queries = near(points, 100, 1)
-    exact = kernel.similarity(queries, points).sum(axis=1)
-    found = []
-    for seed in range(seeds):
-        sketch = DensitySketch(kernel=kernel, rows=rows, unit=dps.per_record(), seed=seed)
-        sketch.update(points)
-        found.append(sketch.release(**budget).estimate(queries).value / exact - 1)
-    return float(np.sqrt(np.mean(np.square(found))))
 
 
 @pytest.mark.parametrize(
@@ -91,21 +65,6 @@ def test_rows_collide_with_the_exact_probability(kernel: kernels.Kernel) -> None
 
     assert deviations(kernel).max() < 6.5
     assert deviations(wrong).max() > 6.5
-
-
-def test_errors_of_the_mixture_and_which_settings_are_better(seeded: None) -> None:
-    """N = 20,000: stratified directions have about half the error of independent ones; 3.4% of the sum, or less.
-
-    Where Laplace noise grows with the rows, the number that the error formula asks for does better than many.
-    """
-    points = mixture(20_000, 2)
-    stratified = error(PLANE, points, 100, 4, GAUSSIAN)
-    assert stratified <= 0.034
-    assert error(INDEPENDENT, points, 100, 4, GAUSSIAN) > 1.4 * stratified
-    laplace = {"epsilon": 0.2, "delta": 0.0}
-    rows = best_rows(epsilon=0.2, records=5000, similarity=0.15, unit=dps.per_record())
-    assert 100 < rows < 150
-    assert error(PLANE, points[:5000], rows, 3, laplace) < 0.1 < error(PLANE, points[:5000], 1000, 3, laplace)
 
 
 # Coverage.
