@@ -126,18 +126,13 @@ def test_the_largest_of_many_candidates_are_covered_all_at_once() -> None:
 def test_a_private_quantile_of_sizes() -> None:
     """20,000 people at ε = 1, sizes 1 + Poisson(19): the 90% quantile is 26; within one step of the grid (a fifth).
 
-    The share above 22 is 0.25 and above 32 0.003: both lie more than 6 standard errors from 0.1. Coverage of 50
-    collections of 14 thresholds is .95 ± .008, and four of these are allowed.
+    The share above 22 is 0.25 and above 32 0.003: both lie more than 6 standard errors from 0.1.
     """
     sizes = 1 + np.random.default_rng(2).poisson(19, 20_000)
     protocol = local.SetSizes(1.0, largest=500)
     distribution = protocol.distribution(collected(protocol, columns(sizes), 5))
     assert 22 < distribution.quantile(0.9) <= 32
     assert np.all(np.diff(distribution.above) <= 0)
-    small, sizes = local.SetSizes(2.0, largest=20), np.arange(6000) % 15
-    above = np.array([np.mean(sizes > threshold) for threshold in small.thresholds])
-    found = [collected(small, columns(sizes), seed).estimate(small.thresholds) for seed in range(50)]
-    assert 0.918 < np.mean([(each.low <= above) & (above <= each.high) for each in found]) < 0.985
 
 
 @pytest.mark.parametrize("alphabet", [string.ascii_lowercase, None])

@@ -95,7 +95,7 @@ def test_estimators_have_their_error_bias_and_coverage(p: float) -> None:
 def test_a_stream_from_end_to_end() -> None:
     """A million records of 100,000 keys: errors at p = 0.5, 200 coordinates and (1, 1e-6), in predicted deviations.
 
-    The root mean square of 16 passes 2.1 with a probability below 1e-8 (χ²₁₆ > 70), and their mean 1.5 with one of 2e-9.
+    The root mean square of 16 passes 2.1 with a probability below 1e-8 (χ²₁₆ > 70), their mean 1.5 with one of 2e-9.
     """
     shares = np.arange(1, 100_001, dtype=np.float64) ** -1.1
     records = np.random.default_rng(2022).choice(100_000, 1_000_000, p=shares / shares.sum())

@@ -16,7 +16,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import noise
-from dpsketch.plan import PLANNED, Amount, Guess, Proposal, compare, error_by_bound, propose
+from dpsketch.plan import PLANNED, Amount, Guess, Proposal, error_by_bound, propose
 
 RECORD = dps.per_record()
 DATA = Guess(records=500_000, keys=20_000, skew=1.1)
@@ -83,20 +83,6 @@ def test_the_names_and_counts_of_a_histogram_are_within_a_tenth(max_keys: int | 
     assert found.also["found"] == pytest.approx(names, rel=0.1)
     if max_keys in (None, 40):  # nobody is cut short, neither of 40 keys nor of 30 that count
         assert found.error == pytest.approx(error, rel=0.15)
-
-
-def test_the_best_for_keys_is_the_one_that_names_the_most() -> None:
-    """One record: a histogram. Pure ε and no list: what finds names without δ. Little memory: buckets or a sketch."""
-    guess = Guess(20_000, 3_000, 1.1)
-    best = compare("keys", Amount(RECORD, 1.0, 1e-6), guess)
-    assert best.best.kind == "histogram"
-    assert {each.kind for each in best.proposals} == {"histogram", "histogram-votes", "sparse", "heavy", "counts"}
-    pure = compare("keys", Amount(RECORD, 1.0, 0.0), guess)
-    assert pure.best.kind in ("sparse", "heavy")
-    assert {each.kind: each.needs_list for each in pure.proposals}["histogram"]
-    small = compare("keys", Amount(RECORD, 1.0, 1e-6), guess, memory=1 << 17)
-    assert small.best.kind == "histogram-votes"
-    assert "takes about" in small.refused["histogram"]
 
 
 @pytest.mark.parametrize("kind", PLANNED)
