@@ -12,18 +12,15 @@ from dpsketch.audit.grid import GRID, KINDS, PAIRS
 from dpsketch.audit.grouped import TABLES
 from dpsketch.audit.laws import FLIPS
 from dpsketch.audit.losses import (
-    epsilon_of,
     gaussian_bound,
     laplace_bound,
     noise_factors,
     seen_numbers,
-    thresholded,
 )
 from dpsketch.audit.names import FORMS, NAMED
 from dpsketch.audit.table import ROWS
-from dpsketch.core.move import Distance, Move
 from dpsketch.errors import InvalidInput
-from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
+from dpsketch.noise import DiscreteLaplace, seeded_noise_for_tests_only
 from dpsketch.privacy import per_record
 from dpsketch.sketches.countsketch import CountSketch
 from drawn import gaussian_epsilon
@@ -107,20 +104,6 @@ def test_every_pair_exists_or_says_why_not(name: str) -> None:
     assert (len(kind.units) == 4) != bool(kind.refused)
 
 
-class TestMistakes:
-    """Each was in the library once, on purpose, and must be found by the table."""
-
-    def test_replace_taken_for_add(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        between = Move.between
-
-        def added(move: Move, neighbours: str, *, one_cell: bool = False) -> Distance:
-            return between(move, "add_remove", one_cell=one_cell)
-
-        monkeypatch.setattr(Move, "between", added)
-        assert violated(GRID["table-counts-gaussian-record-replace"])
-        assert not violated(GRID["table-counts-gaussian-record-add"])
-
-
 class TestBounds:
     """The bound is below the truth with its confidence, and near it."""
 
@@ -136,19 +119,6 @@ class TestBounds:
             found.append(gaussian_bound(seen, shift, 0.01, 0.95))
         assert sum(bound > true for bound in found) <= 35
         assert min(found) > 0.8 * true
-
-    def test_exact_losses(self) -> None:
-        """Two counts with noise: the definition of the Laplace law, and the closed form of the Gaussian one."""
-        laplace, gaussian = DiscreteLaplace(2.0, 4), RoundedGaussian(6.0)
-        assert epsilon_of([thresholded(laplace, 1.0, 1, (500, 504))], 0.0) == pytest.approx(2.0, abs=2e-3)
-        assert epsilon_of([thresholded(laplace, 1.0, 1, (500, 504))] * 2, 0.0) == pytest.approx(4.0, abs=4e-3)
-        parts = [thresholded(gaussian, 1.0, 1, (500, 503))] * 2
-        assert epsilon_of(parts, 1e-4) == pytest.approx(gaussian_epsilon(np.sqrt(2) / 2, 1e-4), rel=0.01)
-        # A key that one record brings to light: δ covers it, or no ε does.
-        shown = thresholded(laplace, 1.0, 9, (4, 0))
-        assert float(shown[0][1:].sum()) == pytest.approx(np.exp(-0.5 * 5) / (1 + np.exp(-0.5)))
-        assert epsilon_of([shown], 0.06) == 0
-        assert epsilon_of([shown], 0.05) == np.inf
 
     def test_factors(self) -> None:
         """Of 200 intervals at 95% a side, at most 40 miss the true factor (rate below 1e-5)."""

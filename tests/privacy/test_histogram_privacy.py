@@ -155,20 +155,6 @@ def test_one_unit_in_place_of_another_moves_a_bucket_by_two(name: str, form: str
         assert law.epsilon / sensitivity <= BUDGET["epsilon"] / (2 * m)
 
 
-@pytest.mark.parametrize("form", VOTES)
-def test_a_bucket_without_a_majority_names_nothing(form: str) -> None:
-    """Neither an empty one nor one in which two keys are even, though its noise passes the cutoff now and then."""
-    wide: dict[str, Any] = {"epsilon": 0.05, "delta": 0.4, "form": form}
-    empty: Any = dps.VoteHistogram(unit=dps.per_record(), max_counters=5000)
-    even = votes(dps.per_record(), [1, 2] * 500, [], buckets=1)
-    for _ in range(20):
-        assert empty.release(**wide).keys == []
-        assert even.release(**wide).keys == []
-    # The twin: one vote is enough to be named now and then.
-    one = votes(dps.per_record(), [1], [], buckets=1)
-    assert any(one.release(**wide).keys for _ in range(200))
-
-
 REST = [(11, "eve"), (50, "kim")]
 ONE = [(33, "ann"), (34, "ann"), (35, "ann"), (36, "ann"), (70, "ann"), (71, "ann")]
 OTHER = [(60, "ann"), (61, "ann"), (62, "ann"), (71, "ann")]

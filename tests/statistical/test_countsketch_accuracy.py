@@ -1,4 +1,4 @@
-"""Estimates of a CountSketch: the table of MATH, decoding, and intervals under collisions.
+"""Estimates of a CountSketch: decoding, and intervals under collisions.
 
 Noise and hash seeds are fixed, so that a pass is a pass for ever; docstrings say how often other seeds would fail.
 Intervals under noise alone are held to its law in ``test_exact_coverage.py``.
@@ -32,37 +32,6 @@ def rmse(found: dps.Estimates, truth: np.ndarray) -> float:
 
 def held(found: dps.Estimates, truth: np.ndarray) -> np.ndarray:
     return (found.low <= truth) & (truth <= found.high)
-
-
-# Rows: variance, mean size and .5/.9/.95/.99 quantiles of |median of k draws of N(0, k)| (Pagh and Thorup, Fig. 1).
-MEDIAN_OF_NORMALS = {
-    1: (1.0, 0.7979, 0.6745, 1.645, 1.960, 2.576),
-    7: (1.4731, 0.9673, 0.8162, 1.996, 2.381, 3.139),
-    31: (1.5489, 0.9927, 0.8387, 2.047, 2.440, 3.210),
-}
-
-
-def errors(rows: int, factor: float = 1.0) -> np.ndarray:
-    """Errors of the median for absent keys, in units where a counter's noise is N(0, rows)."""
-    # A fine grid makes the integer noise practically continuous: σ is √rows / grid steps.
-    sketch = dps.CountSketch(rows=rows, width=50_000, unit=dps.per_record(max_weight=1.0), seed=11, grid=0.01)
-    private = sketch.release(rho=1 / factor**2 / 2)
-    assert private.noise_scale == pytest.approx(factor * math.sqrt(rows), rel=1e-3)
-    return np.abs(private.estimate(np.arange(10**9, 10**9 + 400_000), estimator="median").value)
-
-
-@pytest.mark.parametrize("rows", MEDIAN_OF_NORMALS)
-def test_medians_have_the_published_law(rows: int, seeded: None) -> None:
-    """Within 2.5% of the table: some 5 standard errors, as keys share cells (1e-6).
-
-    The twin: noise a tenth larger is not within it.
-    """
-    variance, mean, *quantiles = MEDIAN_OF_NORMALS[rows]
-    found = errors(rows)
-    assert np.mean(found**2) == pytest.approx(variance, rel=0.04)
-    assert found.mean() == pytest.approx(mean, rel=0.025)
-    assert np.quantile(found, [0.5, 0.9, 0.95, 0.99]) == pytest.approx(quantiles, rel=0.03)
-    assert errors(rows, factor=1.1).mean() != pytest.approx(mean, rel=0.025)
 
 
 @pytest.mark.parametrize("estimator", ["robust", "median"])

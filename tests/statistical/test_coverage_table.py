@@ -1,15 +1,14 @@
-"""The table of coverage: what it counts as covered, that it would notice narrow intervals, and what it writes."""
+"""The table of coverage: every kind of interval in its quick form, with narrow twins; what it counts as covered."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pytest
 
-from benchmarks.coverage import page, stored
+from benchmarks.coverage import stored
 from benchmarks.coverage.cases import all_cases
 from benchmarks.coverage.measuring import Answer, Case, measure
 from dpsketch.sketches.density.functions import Features
@@ -26,6 +25,7 @@ CHOSEN = {
     ("Histogram", "Zipf, records, unknown keys", "δ > 0"): 0.7,
     ("Histogram", "1,000 users of 5 keys, public list", "δ = 0"): 0.7,
     ("VoteHistogram", "Zipf, records, 1,024 counters", "δ > 0"): 0.5,
+    ("HeavyHitters", "Zipf, 250 keys, 5×512", "δ > 0"): 0.5,
     ("RangeSketch", "lognormal, 12 bits, 5×1,024", "δ > 0"): 0.7,
     ("RangeSketch", "ten spikes, 12 bits, 5×1,024", "δ = 0"): 0.7,
     ("DensitySketch", "a tight cluster, 64 rows", "δ = 0"): 0.5,
@@ -89,37 +89,3 @@ def test_rows_count_what_is_covered() -> None:
         yield Answer("tie", [[1, 5], [1, 9]], [3, 3], [1, 1], [6, 6])
 
     assert measure(Case("Fake", "tie", "none", 1, trial))[0].covered == 50
-
-
-def test_the_page_keeps_what_is_written_by_hand_and_marks_rows_older_than_the_code(tmp_path: Path) -> None:
-    copy = tmp_path / "coverage.md"
-    copy.write_text(page.PAGE.read_text())
-    rows = measure(fake(0.9))
-    page.write({"one": stored.Result(rows, True, "2026-11-15")}, copy)
-    once = copy.read_text()
-    page.write({"one": stored.Result(rows, True, "2026-11-15")}, copy)
-    assert copy.read_text() == once
-    assert "| Fake | fake | made up | none | 95 | **" in once
-    assert once.startswith(page.PAGE.read_text().split(page.BEGIN)[0])
-    assert "Measured 2026-11-15." in once
-    older = stored.Result(rows, False, "2026-11-16")
-    page.write({"one": stored.Result(rows, True, "2026-11-15"), "two": older, "three": None}, copy)
-    assert "| Fake | fake ° |" in copy.read_text()
-    assert "1 rows, marked °, are older than the code" in copy.read_text()
-    assert "Not measured yet: *three*." in copy.read_text()
-
-
-def test_a_stored_result_is_read_back_and_is_of_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows come back as they were; the result is no longer current once a module that ran does something else."""
-    case = next(case for _, _, case in all_cases("DistinctSketch"))
-    assert stored.result_of(case, tmp_path) is None
-    rows, functions = measure(case, quick=True), stored.functions_of(case)
-    stored.keep(case, rows, functions, tmp_path)
-    today = stored.result_of(case, tmp_path).measured
-    assert stored.result_of(case, tmp_path) == stored.Result(rows, True, today)
-    written = stored.place(case, tmp_path).read_text()
-    stored.place(case, tmp_path).write_text(written.replace('"releases": 2000', '"releases": 20', 1))
-    assert stored.result_of(case, tmp_path) == stored.Result(rows, False, today)
-    stored.keep(case, rows, functions, tmp_path)
-    monkeypatch.setattr(stored, "_meaning", str)
-    assert stored.result_of(case, tmp_path) == stored.Result(rows, False, today)

@@ -55,17 +55,6 @@ def test_variates_have_the_stable_law(p: float) -> None:
     assert abs(np.count_nonzero(x > 0) - n / 2) < 6 * math.sqrt(n) / 2
 
 
-def test_a_sum_of_keys_is_stable_with_their_moment_as_scale() -> None:
-    """Counts 9, 4, 1 at p = 0.5: the sums have scale 6. The same test, with its twin at scale 6.3."""
-    n, p = 100_000, 0.5
-    sums = np.zeros(n)
-    project(sums, np.arange(8, dtype=np.uint32), np.array([1, 2, 3], np.uint64), np.array([9.0, 4.0, 1.0]), p)
-    t = p * np.log(np.abs(sums))
-    limit = math.sqrt(math.log(2e9) / (2 * n))
-    assert distance(t - math.log(oracle.moment([9, 4, 1], p)), p) < limit
-    assert distance(t - math.log(6.3), p) > limit
-
-
 @pytest.mark.parametrize("p", [0.25, 1.0])
 def test_estimators_have_their_error_bias_and_coverage(p: float) -> None:
     """6,000 sketches of 50 coordinates.

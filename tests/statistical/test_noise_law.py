@@ -15,8 +15,6 @@ from dpsketch.noise import (
     DiscreteLaplace,
     RoundedGaussian,
     SeededSourceForTestsOnly,
-    random_below,
-    random_words,
     seeded_noise_for_tests_only,
 )
 from oracles.noise import probabilities, source
@@ -129,19 +127,3 @@ def test_far_tail(law):
     assert tail_p_value(law, law) > LEVEL
     for factor in (1.1, 2 / 3, 3 / 2):
         assert tail_p_value(law, scaled(law, factor)) < LEVEL
-
-
-@pytest.mark.parametrize("bound", [3, 6, 100, 3 * 2**62])
-def test_random_below_is_uniform(bound):
-    """Sixths of the range (or each value) are equally likely; false-positive rate 1e-9 a case."""
-    with seeded_noise_for_tests_only(16):
-        values = random_below(bound, 600_000)
-    cells = 3 if bound == 3 else 6
-    observed = np.bincount((values // np.uint64(-(-bound // cells))).astype(int), minlength=cells)
-    widths = [min(bound, (i + 1) * -(-bound // cells)) - i * -(-bound // cells) for i in range(cells)]
-    assert p_value(observed, [len(values) * width / bound for width in widths]) > LEVEL
-    if bound == 3 * 2**62:  # twin: the plain remainder gives its first third twice the weight
-        with seeded_noise_for_tests_only(16):
-            biased = random_words(600_000) % np.uint64(bound)
-        observed = np.bincount((biased // np.uint64(bound // cells)).astype(int), minlength=cells)
-        assert p_value(observed, [len(values) / cells] * cells) < LEVEL
