@@ -266,10 +266,9 @@ def test_a_short_public_list_pays_for_what_moves(weight: int) -> None:
 
 
 def test_a_short_public_list_is_closer_and_covers() -> None:
-    """Errors of counts and of their sum against intervals of 120 releases; plain counts under one bound are wider.
+    """Of 120 releases; plain counts under one bound are wider.
 
-    An interval of 95% covers fewer than 85% of 120 sums with a probability below 1e-4, and fewer of 720 counts that
-    share noise less often.
+    An interval of 95% covers fewer than 85% of 120 sums with a probability below 1e-4, of 720 counts less often.
     """
     wide = filled(dps.per_user(6), [(key, f"user {i}") for i in range(50) for key in LIST])
     found = [wide.release(epsilon=1.0, delta=1e-6, keys=LIST) for _ in range(120)]

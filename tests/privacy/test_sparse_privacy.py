@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch.core.move import Distance
 from dpsketch.laws.sparse import Projection, Survival, stability_delta
 from dpsketch.privacy import Budget
 from dpsketch.sketches.sparse import SparseHistogramSpec
@@ -19,7 +18,6 @@ from dpsketch.sketches.sparse.estimators import pure, stability
 from oracles import sparse as oracle
 
 SLACK = 1e-9
-RECORD = Distance(1, 1, 1, 1)
 
 
 def colliding_positions(projection: Projection, count: int) -> list[int]:

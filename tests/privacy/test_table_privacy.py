@@ -1,9 +1,7 @@
-"""How far one unit moves a table, by enumeration through the records' real SQL, against the moves and costs that are
-stated; and the joint δ of names and columns, the tail of corners and drawn quantiles, by direct computation.
+"""How far one unit moves a table, by enumeration through the records' real SQL, against what is stated and charged.
 
 What a law would publish without noise is taken from its own ``draw``, with a handle that adds nothing. Seeds are fixed,
-so that every choice of a user's rows is the same in two datasets; the last of the first tests holds that it depends on
-no other user.
+so that every choice of a user's rows is the same in two datasets.
 """
 
 from __future__ import annotations
@@ -524,13 +522,9 @@ def test_quantiles_are_drawn_by_that_law() -> None:
     assert wrong
 
 
-# What is drawn is what is stated: many empty rows of one release are as many draws.
-
-
 @pytest.mark.parametrize("name", ["linear", "corners 2"])
 def test_two_releases_of_found_names_agree_in_no_number(name: str) -> None:
-    """Also in the last row, whose noise is its own. At ε = 10⁻⁴ two draws are equal with a probability below 10⁻⁴ a
-    number. What is drawn beside a public list is held in tests/contract/test_promise.py."""
+    """Also in the last row. At ε = 10⁻⁴ two draws are equal with a probability below 10⁻⁴ a number."""
     table = table_of(TABLES[name], 2 if name == "linear" else None, "add_remove")
     rows = 200
     frame = {"group": ["a", "b"] * rows, "x": [1.0] * 2 * rows, "y": [0.0] * 2 * rows, "user": [*range(2 * rows)]}
