@@ -11,22 +11,16 @@ import math
 import numpy as np
 import pytest
 
-from dpsketch import audit, noise
+from dpsketch import noise
 from dpsketch.audit import bounds
 from dpsketch.audit.bounds import lower_bound_from_outputs
 from dpsketch.audit.findings import Finding, Mechanism
 from dpsketch.audit.sampled import PUBLISHED, SHIPPED
-from dpsketch.errors import InvalidInput
 from dpsketch.local import PROTOCOLS
 
 CONFIDENCE = 1 - 1e-6
-# A run of these takes a millisecond or more.
-SLOW = {
-    "continual-counts", "distinct-mergeable", "moment-0.5-approximate", "moment-1-pure",
-    "moment-profile", "pan-private-after", "pan-private-before", "sparse-alone", "sparse-large", "sparse-small",
-}  # fmt: skip
-# One mechanism of each law: Gaussian, Laplace, flipped bits, reports. All others are audited in the full suite.
-QUICK = ["counts-gaussian", "counts-laplace", "distinct-mergeable", "svim-direct"]
+# One mechanism of each law: Gaussian, Laplace, flipped bits, reports. ``dpsketch audit`` goes through all others.
+QUICK = {"counts-gaussian": 400, "counts-laplace": 400, "distinct-mergeable": 200, "svim-direct": 400}
 
 
 def audited(mechanism: Mechanism, trials: int, seed: int = 3) -> Finding:
@@ -38,18 +32,11 @@ def audited(mechanism: Mechanism, trials: int, seed: int = 3) -> Finding:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_what_is_shipped_holds(name: str) -> None:
-    found = audited(SHIPPED[name](), 200 if name in SLOW else 400)
+    found = audited(SHIPPED[name](), QUICK[name])
     assert found.name == name
     assert found.shipped
     assert found.verdict == "holds"
     assert 0 < found.claim.epsilon < 3
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", SHIPPED)
-def test_every_mechanism_holds_and_half_its_noise_is_caught(name: str) -> None:
-    assert audited(SHIPPED[name](), 4000).verdict == "holds"
-    assert audited(SHIPPED[name](noise=0.5), 5000).verdict == "violated"
 
 
 @pytest.mark.parametrize(
@@ -80,27 +67,6 @@ class TestDistinguishers:
         outputs = self.rng.integers(0, 3, (2, 2000, 40)).astype(float)
         assert self.bound(outputs[0], outputs[1], it=getattr(bounds, learner)) == 0
 
-    def test_the_discriminant_finds_a_shift_across_many_numbers(self) -> None:
-        outputs = self.rng.normal(size=(2, 4000, 12))
-        outputs[1] += 0.8
-        learned = self.bound(outputs[0], outputs[1], it=bounds.linear_discriminant)
-        single = self.bound(outputs[0], outputs[1], it=bounds.loudest)
-        assert learned > 2 > single + 0.5
-
-    def test_the_best_of_several_is_measured_on_runs_that_nobody_saw(self) -> None:
-        outputs = self.rng.normal(size=(2, 4000, 1))
-        outputs[1] += 1
-        found, name = lower_bound_from_outputs(
-            outputs[0],
-            outputs[1],
-            {"blind": bounds.known(lambda shown: np.zeros(len(shown))), "seeing": bounds.loudest},
-            delta=0.2,
-            confidence=CONFIDENCE,
-        )
-        assert name == "seeing"
-        assert found.epsilon > 0.1
-        assert found.trials == 4000
-
     def test_confidence_is_kept(self) -> None:
         """Of 300 audits at 90% of a randomised response of ε = 1, at most 60 pass 1 (rate below 1e-6)."""
         keep = math.e / (1 + math.e)
@@ -113,15 +79,3 @@ class TestDistinguishers:
             )
             wrong += found.epsilon > 1
         assert wrong <= 60
-
-
-def test_names_and_their_beginnings() -> None:
-    seen: list[tuple[str, int, int]] = []
-    report = audit.audit_mechanisms(["local-set-sizes", "race"], trials=300, progress=lambda *step: seen.append(step))
-    assert [found.name for found in report.findings] == ["local-set-sizes", "race-as-published"]
-    assert seen == [("local-set-sizes", 0, 2), ("race-as-published", 1, 2)]
-    assert report.broken == ()
-    with pytest.raises(InvalidInput, match="no mechanism called 'nothing'; known are: counts-gaussian"):
-        audit.audit_mechanisms(["nothing"])
-    with pytest.raises(InvalidInput, match="at least 100 trials"):
-        audit.audit_mechanisms(["race"], trials=10)

@@ -15,6 +15,7 @@ import pytest
 import dpsketch as dps
 from dpsketch.accounting import gaussian_mu
 from dpsketch.noise import seeded_noise_for_tests_only
+from dpsketch.sketches.density.class_densities import centre_table, centre_vector
 from dpsketch.sketches.density.class_sums import class_directions, residual_sums
 from drawn import gaussian_epsilon
 
@@ -111,3 +112,22 @@ def test_what_a_second_pass_tells_is_within_the_budget(relation: str, least: flo
     assert least * EPSILON < max(audited) <= EPSILON
     if relation == "add_remove":
         assert gaussian_epsilon(math.sqrt(max(told)) / 0.8, DELTA) > EPSILON
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+@pytest.mark.parametrize("points", [1, 3])
+def test_a_private_centre_moves_by_at_most_what_it_is_charged_for(points: int, relation: Any) -> None:
+    """Random and extreme records of a unit; that its noise is charged so is held in tests/contract."""
+    unit = dps.per_user(max_keys=points, neighbours=relation) if points > 1 else dps.per_record(neighbours=relation)
+    rng, dim, replaced = np.random.default_rng(2), 5, relation == "replace"
+    bound = centre_table(unit, dim).between(relation)
+    for _ in range(300):
+        one, other = rng.choice([-1.0, 1.0, 7.0, 0.3], size=(2, points, dim))
+        others = rng.uniform(-1, 1, size=(10, dim))
+        without = np.concatenate([others, other]) if replaced else others
+        moved = centre_vector(np.concatenate([others, one])) - centre_vector(without)
+        assert np.abs(moved).sum() <= bound.l1
+        assert math.sqrt((moved.astype(float) ** 2).sum()) <= bound.l2
+    corner = np.ones((points, dim))
+    extreme = centre_vector(corner) - (centre_vector(-corner) if replaced else 0)
+    assert math.sqrt((extreme.astype(float) ** 2).sum()) > 0.85 * bound.l2

@@ -17,11 +17,10 @@ import pytest
 from scipy.special import ndtr
 
 import dpsketch as dps
-from dpsketch import accounting
 from dpsketch.core.permit import Handle
-from dpsketch.privacy import ApproximateCost, GaussianCost
+from dpsketch.laws.designs import Banded
+from dpsketch.sketches.continual import sketch as module
 from dpsketch.sketches.continual.stream import NamedStream
-from oracles.deltas import composed_delta
 
 DAYS = 3
 DELTA = 0.2  # large, so that thresholds are low and crossings are seen
@@ -98,8 +97,8 @@ def promised(stream: NamedStream, epsilon: float, times: float = 1.0) -> float:
 @pytest.mark.parametrize("worlds", WORLDS, ids=str)
 def test_what_is_shown_of_a_key_is_within_the_promise(monkeypatch: Any, worlds: Any, design: Any) -> None:
     """A record more: on a key of its own, before others came, after them, and beside them."""
-    if design == "banded":
-        _coarse(monkeypatch)
+    if design == "banded":  # with small numbers, so that all outcomes can be enumerated
+        monkeypatch.setattr(module, "choose_design", lambda *given, **named: Banded((2, 1)))
     unit = dps.per_record()
     (without, stream), (within, _) = (outcomes(monkeypatch, counts, unit, BUDGETS, design) for counts in worlds)
     assert promised(stream, 1.0) <= DELTA
@@ -132,31 +131,3 @@ def test_the_looks_of_all_days_are_paid_for(monkeypatch: Any) -> None:
         lower = stream.law.threshold(day) - sigma * math.sqrt(day) - 1
         shown = max(shown, float(ndtr(-lower / (sigma * math.sqrt(day)))))
     assert shown > 0.1 * DELTA
-
-
-def test_showings_from_an_old_copy_cost_their_names_as_well(monkeypatch: Any) -> None:
-    """A key that only the unit has is shown by one of j showings: δ_G(ε; μ√j) + j·δ_T, as StreamFolder states.
-
-    At a large ε all that is seen is whether a name was shown. Power: the counts alone, μ√j, do not cover it.
-    """
-    found, stream = outcomes(monkeypatch, [1, 0, 0], dps.per_record(), BUDGETS, "daily")
-    named = 1 - found[None]
-    names = stream.law._looks * DAYS  # one key in all, looked at on each day
-    mu = 1 / stream.law.noise.sigma
-    assert accounting.gaussian_delta(1.0, mu) + names == pytest.approx(DELTA, rel=1e-6)
-    for showings in (1, 2, 5):
-        costs = [GaussianCost(mu), ApproximateCost(0.0, names)] * showings
-        for epsilon in (12.0, 24.0):
-            counts = accounting.gaussian_delta(epsilon, mu * math.sqrt(showings))
-            gained = 1 - (1 - named) ** showings
-            composed = composed_delta(costs, epsilon=epsilon)
-            assert counts < gained <= composed <= counts + showings * names + 1e-12
-            assert composed == pytest.approx(1 - (1 - counts) * (1 - names) ** showings, rel=1e-6)
-
-
-def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bands with small numbers, so that all outcomes can be enumerated."""
-    from dpsketch.laws.designs import Banded
-    from dpsketch.sketches.continual import sketch
-
-    monkeypatch.setattr(sketch, "choose_design", lambda *given, **named: Banded((2, 1)))

@@ -1,18 +1,19 @@
-"""Exact distinct counts: how far a unit moves them, and what they count."""
+"""Distinct counts: how far a unit moves exact ones, and what flipped bits of the others lose."""
 
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
 import dpsketch as dps
-from dpsketch import files
-from dpsketch.errors import FileRefused, SensitiveData, SpecMismatch
+from dpsketch.errors import SpecMismatch
 from dpsketch.laws.distinct import _flow, owned_keys
+from dpsketch.sketches.distinct.bitmap import flip_threshold
 from parts import bound_of
 
 RECORD = dps.per_record()
@@ -89,22 +90,6 @@ def test_users_of_two_types_are_refused() -> None:
         sketch.merge(exact(["b"], ["7"], most=1))
 
 
-def test_a_forged_pair_that_stands_twice_counts_once_and_odd_arrays_are_refused(tmp_path: Path) -> None:
-    sketch = exact([1, 2, 3], [1, 1, 2], most=1)
-    document = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
-    twice = {name: np.concatenate([array, array]) if name in ("keys", "owners") else array
-             for name, array in document.arrays.items()}  # fmt: skip
-    again = dps.DistinctSet.from_document(files.Document(document.kind, True, document.header, twice))
-    np.testing.assert_array_equal(again._gather(), sketch._gather())
-    for wrong in (np.arange(3), np.arange(2, dtype=np.uint64), np.zeros((3, 1), np.uint64)):
-        odd = files.Document(document.kind, True, document.header, {**document.arrays, "keys": wrong})
-        with pytest.raises(FileRefused, match="keys"):
-            dps.DistinctSet.from_document(odd)
-    sketch.save_sensitive(tmp_path / "keys.sketch")
-    with pytest.raises(SensitiveData):
-        dps.load(tmp_path / "keys.sketch")
-
-
 @pytest.mark.parametrize("most", [1, 2, 4])
 def test_keys_that_are_given_away_beforehand_change_nothing(most: int) -> None:
     """The same as one flow through all pairs, in crowds of any thickness."""
@@ -117,3 +102,29 @@ def test_keys_that_are_given_away_beforehand_change_nothing(most: int) -> None:
             room = np.full(40, most)
             whole = _flow(room, users, keys)
             assert owned_keys(users.astype(np.uint64), keys.astype(np.uint64), most) == whole
+
+
+@pytest.mark.parametrize("max_keys", [1, 2, 5])
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_flipped_bits_lose_at_most_epsilon(max_keys: int, neighbours: Any, epsilon: float) -> None:
+    """The loss of every outcome of the bits that a unit can change, in exact fractions.
+
+    Twins: half the flips (a threshold of half the size) and forgotten keys (ε for each of several) pass ε.
+    """
+    unit = dps.per_user(max_keys, neighbours=neighbours)
+
+    def worst(threshold: int) -> float:
+        zero, one = Fraction(threshold, 2**64), Fraction(1, 2)
+        # A bit that becomes set, seen as a one and as a zero; one that is cleared has the inverse ratios.
+        ratios = one / zero, (1 - one) / (1 - zero)
+        becomes_set, is_cleared = max(ratios), 1 / min(ratios)
+        # Added or removed: max_keys bits change one way. Replaced: as many the one way and as many the other.
+        factor = becomes_set * is_cleared if neighbours == "replace" else max(becomes_set, is_cleared)
+        return max_keys * math.log(factor)
+
+    threshold = flip_threshold(epsilon, unit)
+    assert epsilon * (1 - 1e-9) < worst(threshold) <= epsilon
+    assert worst(threshold // 2) > epsilon
+    if max_keys > 1:
+        assert worst(flip_threshold(epsilon, dps.per_record(neighbours=neighbours))) > epsilon

@@ -9,7 +9,10 @@ or after the seizure, by what was published before.
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,10 +22,11 @@ from scipy.special import ndtr
 import dpsketch as dps
 from dpsketch.core.move import Move
 from dpsketch.core.move import Table as Counted
-from dpsketch.errors import FileRefused, InvalidInput
+from dpsketch.errors import FileRefused, InvalidInput, SensitiveData
 from dpsketch.laws.designs import Contribution, PanPrivate
 from dpsketch.laws.streams import PUBLICATIONS, STATE, Seizable
 from dpsketch.noise import RoundedGaussian, seeded_noise_for_tests_only
+from dpsketch.sketches.continual.folder import StreamFolder
 from dpsketch.sketches.continual.stream import SeizableStream
 
 MU, DAYS = 4.0, 3
@@ -186,17 +190,6 @@ def test_a_record_before_the_seizure_that_is_replaced_by_one_after_it() -> None:
     assert unpaid > promised(6.0)
 
 
-def test_two_seizures_are_not_covered() -> None:
-    """What came between them is read exactly: the same noise is under both."""
-    sketch = stream()
-    sketch.update(["a"])
-    early = sketch._stream.state.copy()
-    sketch.update(["b"] * 3)
-    moved = (sketch._stream.state - early)[:, 1]
-    assert moved.tolist() == [3 * band for band in sketch.design.bands]
-    assert "a second state is not covered" in str(sketch.guarantee.caveat)
-
-
 def stream(**given: Any) -> dps.ContinualSketch:
     options: dict[str, Any] = {"days": 5, "epsilon": 1.0, "delta": 1e-6, "design": "pan-private", **given}
     return dps.ContinualSketch(dps.Histogram(unit=dps.per_record(), key_type="text"), keys=["a", "b"], **options)
@@ -204,7 +197,7 @@ def stream(**given: Any) -> dps.ContinualSketch:
 
 def counts(**given: Any) -> dps.ContinualSketch:
     shape: dict[str, Any] = {"rows": 3, "width": 4, "unit": dps.per_record(), "key_type": "text"}
-    return dps.ContinualCountSketch(**shape, days=5, epsilon=1.0, delta=1e-6, design="pan-private", **given)
+    return dps.ContinualCountSketch(**shape, days=5, epsilon=1.0, delta=1e-6, **{"design": "pan-private", **given})
 
 
 @pytest.mark.parametrize("start", [stream, counts])
@@ -233,15 +226,42 @@ def test_a_state_shows_its_noisy_sums_and_nothing_else_of_the_records(start: Any
     assert idle.header == busy_one.header
 
 
-def test_sums_that_wrap_round_are_those_of_the_exact_ones() -> None:
-    """Modulo 2**64 nothing is held by what it has become: two worlds stay as far apart as the record moves them."""
-    design = PanPrivate((3, 1))
-    worlds = []
-    for own in (0, 1):
-        state = np.full((2, 1), 2**63 - 2, np.int64)
-        design.take(state, np.array([own]))
-        worlds.append(state)
-    assert (worlds[1] - worlds[0]).ravel().tolist() == [3, 1]
+KILLED = """
+import os, pathlib, sys
+from dpsketch.sketches.continual.folder import StreamFolder
+folder = StreamFolder(sys.argv[1])
+sketch = folder.load()
+sketch.update(["a"] * 7)
+pathlib.Path.replace = lambda *_: os._exit(9)
+folder.publish(sketch)
+"""
+
+
+def test_killed_while_it_writes_no_second_state_is_left(tmp_path: Path) -> None:
+    """The two would differ by the records of a day, exactly: the same noise is under both."""
+    folder = StreamFolder(tmp_path)
+    folder.begin(stream())
+    assert subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False).returncode == 9
+    assert len(list(tmp_path.glob("*.tmp"))) == 1
+    StreamFolder(tmp_path).load()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["stream.lock", "stream.sketch"]
+
+
+@pytest.mark.parametrize("design", [None, "pan-private"])
+def test_no_part_is_merged_twice_by_a_copy_or_within_another(design: Any) -> None:
+    """A state that may be seized remembers what it merged, as one that may not be."""
+    sketch = stream(design=design)
+    part, other = sketch.empty_day(), sketch.empty_day()
+    part.update(["a"])
+    other.merge(part)
+    twin = type(part).from_sensitive_bytes(part.to_sensitive_bytes())
+    sketch.merge_today(other)
+    for again in (part, twin):
+        with pytest.raises(InvalidInput, match="already in the sketch"):
+            sketch.merge_today(again)
+    sketch.publish_day()
+    with pytest.raises(InvalidInput, match="already in the sketch"):
+        dps.ContinualSketch.from_sensitive_bytes(sketch.to_sensitive_bytes()).merge_today(twin)
 
 
 def test_what_a_state_that_may_be_seized_cannot_do() -> None:
@@ -250,11 +270,16 @@ def test_what_a_state_that_may_be_seized_cannot_do() -> None:
             dps.Histogram(unit=dps.per_user(max_keys=1), key_type="text"), keys=["a"], days=5, user_days=1,
             epsilon=1.0, delta=1e-6, design="pan-private",
         )  # fmt: skip
+    with pytest.raises(InvalidInput, match="protects records"):
+        dps.PanPrivateCountSketch(rows=3, width=8, unit=dps.per_user(2), epsilon=1.0, delta=0, key_type="int")
+    with pytest.raises(SensitiveData):
+        counts(design="tree").snapshot()
     found = dps.Histogram(unit=dps.per_record(), key_type="text")
     with pytest.raises(InvalidInput, match="may be seized, which would show them"):
         dps.ContinualSketch(found, days=5, epsilon=1.0, delta=1e-6, design="pan-private")
     with pytest.raises(InvalidInput, match="delta > 0"):
         stream(delta=0.0)
+    assert "a second state is not covered" in str(stream().guarantee.caveat)
     document = stream()._to_document()
     document.header["receipt"]["laws"][0]["noise"]["sigma"] *= 0.99
     with pytest.raises(FileRefused, match="guarantee"):

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 import dpsketch as dps
 from dpsketch._compiled.countsketch import row_values
-from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.seeds import keyed, random_key, random_seed
 from dpsketch.sketches.specs import DEFAULT_SEED
@@ -64,24 +62,3 @@ def test_texts_with_one_fingerprint_are_one_key_under_any_seed_unless_keyed(seed
         sketch.update(keys, counts=[10] + [1000] * 49)
         value = sketch.release(epsilon=1.0, delta=1e-6).estimate(keys).value[0]
         assert (abs(value - 10) < 100) if harden else (value > 40_000)
-
-
-def test_keyed_keys() -> None:
-    secret = random_key()
-    both = keyed(["a", None, "b", "a"], secret)
-    assert both.null_count == 1
-    assert both[0] == both[3] != both[2]
-    views = pa.array(["a", None, "b", "a"], pa.string_view())
-    encoded = pa.array(["a", None, "b", "a"]).dictionary_encode()
-    chunked = pa.chunked_array([["a", None], ["b", "a"]])
-    for column in (views, encoded, chunked):
-        assert keyed(column, secret).equals(both)
-    assert not keyed(["a"], random_key()).equals(both[:1])
-    assert keyed([97], secret) != keyed(["a" + "\0" * 7], secret)
-    assert keyed([-1], secret).equals(keyed(np.array([2**64 - 1], np.uint64), secret))
-    assert len(keyed([], secret)) == 0
-    assert keyed([None, None], secret).null_count == 2
-    for wrong in (b"short", "text" * 8, b"x" * 65):
-        with pytest.raises(InvalidInput, match="16 to 64"):
-            keyed(["a"], wrong)  # type: ignore[arg-type]
-    assert random_seed() != random_seed()

@@ -21,7 +21,6 @@ import dpsketch as dps
 from dpsketch import local
 from dpsketch.local.intervals import from_support
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
-from dpsketch.sketches.density import PrivateDensity
 from parts import restated
 
 NARROW = 0.97
@@ -89,6 +88,19 @@ def asked_of_a_small_tree(bits: int, **budget: float) -> tuple[np.ndarray, np.nd
     weights = np.array([each.ranges(*asked).value for each in read]).T
     found = private.ranges(*asked)
     return (found.high - found.low) / 2, weights, [private.noise.total, *[private.noise.dense] * (len(cells) - 1)]
+
+
+def test_the_number_of_records_of_a_density_is_covered() -> None:
+    """It joins the sum of its table with a count of its own, each weighted by how certain it is."""
+    sketch = dps.DensitySketch(kernel=dps.kernels.Euclidean(1, 1.0), rows=2, width=2, unit=dps.per_record())
+    private = sketch.release(epsilon=0.01, delta=0, count_share=0.05)
+    found, cell, single = private.count(), private.noise, private.count_noise
+    assert isinstance(single, DiscreteLaplace)
+    share = cell.variance / (cell.variance + single.variance)
+    weights, laws = [share, *[(1 - share) / 2] * 4], [single, *[cell] * 4]
+    half = float(found.high[0] - found.value[0])
+    assert 0.95 - 1e-4 <= chance(weights, laws, half) <= 0.953
+    assert chance(weights, laws, NARROW * half) < 0.95
 
 
 @pytest.mark.parametrize("delta", BUDGETS)
@@ -182,47 +194,3 @@ def test_counts_of_a_sketch_are_covered(estimator: str, difference: bool, delta:
     half = (found.high - found.low) / 2
     assert np.mean(np.abs(found.value) <= half) >= 0.95 - 0.0034
     assert np.mean(np.abs(found.value) <= NARROW * half) < 0.95 - 0.0034
-
-
-def law(noise: DiscreteLaplace, draws: int) -> np.ndarray:
-    """The exact law of a sum of draws, by plain convolution; the value 0 is in the middle."""
-    reach = 60 * int(1 + noise.sensitivity / noise.epsilon)
-    one = np.exp(-np.abs(np.arange(-reach, reach + 1)) * noise.epsilon / noise.sensitivity)
-    one /= one.sum()
-    found = one
-    for _ in range(draws - 1):
-        found = np.convolve(found, one)
-    return found
-
-
-def within(private: PrivateDensity, half: float) -> float:
-    """The probability that the estimated number of records lies within ``half`` of the true one."""
-    rows, width = private.table.shape
-    assert isinstance(private.noise, DiscreteLaplace)
-    summed = law(private.noise, rows * width)
-    place = (np.arange(len(summed)) - len(summed) // 2) / rows
-    if private.count_noise is None:
-        return float(summed[np.abs(place) <= half + 1e-9].sum())
-    assert isinstance(private.count_noise, DiscreteLaplace)
-    variance = private.noise.variance * rows * width / rows**2
-    weight = variance / (variance + private.count_noise.variance)
-    single = law(private.count_noise, 1)
-    value = weight * (np.arange(len(single)) - len(single) // 2)
-    reached = (
-        mass * summed[np.abs(place * (1 - weight) + at) <= half + 1e-9].sum()
-        for at, mass in zip(value, single, strict=True)
-    )
-    return float(sum(reached))
-
-
-@pytest.mark.parametrize("share", [0.0, 0.05])
-@pytest.mark.parametrize("epsilon", [1.0, 20.0])
-def test_the_number_of_records_of_a_density_is_covered(share: float, epsilon: float) -> None:
-    """It is the least interval of at least the confidence."""
-    sketch = dps.DensitySketch(kernel=dps.kernels.Euclidean(1, 1.0), rows=2, width=2, unit=dps.per_record())
-    sketch.update(np.zeros((7, 1)))
-    private = sketch.release(epsilon=epsilon, delta=0, count_share=share)
-    found = private.count()
-    half = float(found.high[0] - found.value[0])
-    assert within(private, half) >= 0.95 - 1e-9
-    assert within(private, half - 0.01 * (1 + half)) < 0.95 + (0.0 if epsilon < 20 else 0.06)

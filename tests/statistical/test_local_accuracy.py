@@ -9,13 +9,12 @@ import string
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dpsketch import local
-from dpsketch.errors import InvalidInput
 from dpsketch.noise import seeded_noise_for_tests_only
 
 pytestmark = pytest.mark.statistical
@@ -94,9 +93,7 @@ def test_unbiased_and_of_the_predicted_variance(protocol: Any, people: Populatio
 def test_sampled_bit_is_biased_where_holders_have_larger_sets() -> None:
     """Half of the people hold key 0 and 39 more, half hold one other key: the bias is the one that is documented.
 
-    The mean of 60 runs lies within 6 of its standard errors of it, and more than 6 from no bias. Where all sets have
-    one size there is none, and the variance is the predicted one; 20% are 5 standard errors of 60 · 30 estimates, in
-    clusters.
+    The mean of 60 runs lies within 6 of its standard errors of it, and more than 6 from no bias.
     """
     people = [list(range(40)) if person % 2 else [1000 + person] for person in range(4000)]
     protocol = local.SampledBit(4.0, width=64, rows=2048)
@@ -107,11 +104,6 @@ def test_sampled_bit_is_biased_where_holders_have_larger_sets() -> None:
     assert abs(np.mean(values) - 0.5 - bias) < 6 * error
     assert bias < -0.1
     assert abs(np.mean(values) - 0.5) > 6 * error
-    alike, one = Population(4000, present=160, absent=0, turns=4), local.SampledBit(1.0, width=80, rows=2048)
-    some = [collected(replace(one, seed=run), alike.sets(), run).estimate(np.arange(160)).value for run in range(60)]
-    predicted = one.variance(0.25, 4000, occupied=1 - (1 - 1 / 80) ** 40)
-    assert abs(np.mean(some) - 0.25) < 0.1 * np.sqrt(predicted)
-    assert np.mean((np.array(some) - 0.25) ** 2) == pytest.approx(predicted, rel=0.2)
 
 
 def test_the_largest_of_many_candidates_are_covered_all_at_once() -> None:
@@ -134,38 +126,13 @@ def test_the_largest_of_many_candidates_are_covered_all_at_once() -> None:
 def test_a_private_quantile_of_sizes() -> None:
     """20,000 people at ε = 1, sizes 1 + Poisson(19): the 90% quantile is 26; within one step of the grid (a fifth).
 
-    The share above 22 is 0.25 and above 32 0.003: both lie more than 6 standard errors from 0.1. Coverage of 50
-    collections of 14 thresholds is .95 ± .008, and four of these are allowed.
+    The share above 22 is 0.25 and above 32 0.003: both lie more than 6 standard errors from 0.1.
     """
     sizes = 1 + np.random.default_rng(2).poisson(19, 20_000)
     protocol = local.SetSizes(1.0, largest=500)
     distribution = protocol.distribution(collected(protocol, columns(sizes), 5))
     assert 22 < distribution.quantile(0.9) <= 32
     assert np.all(np.diff(distribution.above) <= 0)
-    true = local.SizeDistribution.from_sizes(sizes)
-    assert abs(distribution.loss(26).pairs - true.loss(26).pairs) < 0.02
-    assert abs(distribution.loss(10).pairs - true.loss(10).pairs) < 0.1
-    small, sizes = local.SetSizes(2.0, largest=20), np.arange(6000) % 15
-    above = np.array([np.mean(sizes > threshold) for threshold in small.thresholds])
-    found = [collected(small, columns(sizes), seed).estimate(small.thresholds) for seed in range(50)]
-    assert 0.918 < np.mean([(each.low <= above) & (above <= each.high) for each in found]) < 0.985
-
-
-def test_sizes_count_distinct_keys_and_bad_ones_are_refused() -> None:
-    protocol = local.SetSizes(20.0, largest=10)
-    collector = collected(protocol, [["a", "a", "b", None]] * 400, 1)
-    assert collector.estimate([1]).value[0] > 0.9
-    assert collector.estimate([2]).value[0] < 0.1
-    distribution = local.SizeDistribution.from_sizes([0, 1, 1, 8])
-    assert [distribution.quantile(share) for share in (0.5, 0.99)] == [1, 8]
-    assert distribution.loss(8) == local.CapLoss(8, 0.0, 0.0)
-    assert local.SizeDistribution.from_sizes([0, 0]).loss(1).pairs == 0
-    for bad in ([], [-1], [1.5], [[1]]):
-        with pytest.raises(InvalidInput):
-            local.SizeDistribution.from_sizes(bad)
-    for refused in (lambda: distribution.quantile(1.0), lambda: collector.estimate([17])):
-        with pytest.raises(InvalidInput):
-            refused()
 
 
 @pytest.mark.parametrize("alphabet", [string.ascii_lowercase, None])
@@ -213,13 +180,6 @@ def test_short_long_and_foreign_strings() -> None:
     collector = collected(protocol, [["a", "bäb"], ["abbbbb", None], ["a", ""]] * 700, 31)
     assert set(protocol.find(collector).key) == {"a", "abb", ""}
     assert abs(collector.estimate(["abb"]).value[0] - 1 / 3) < 0.05
-    for refused in (
-        lambda: collector.estimate(["xyz"]),
-        lambda: protocol.report([[1, 2]]),
-        lambda: local.PrefixHeavyHitters(10.0, max_items=1, length=3).find(collector),
-    ):
-        with pytest.raises(InvalidInput):
-            refused()
     unicode = local.PrefixHeavyHitters(10.0, max_items=1, length=6)
     assert unicode.find(collected(unicode, [["日本"]] * 3000 + [["ü"]] * 2000, 37), threshold=0.2).key == ["日本", "ü"]
 
@@ -270,21 +230,6 @@ def linked(before: list[bytes], after: list[bytes]) -> float:
     same = Counter(after)
     pairs = zip(before, after, strict=True)
     return sum((one == other) / same[one] if same[one] else 1 / len(after) for one, other in pairs) / len(after)
-
-
-@pytest.mark.parametrize(("unchanged", "people"), [("same", 1000), ("fresh", 300)])
-def test_repeated_answers_link_nearly_everyone_and_fresh_ones_nobody(
-    unchanged: Literal["same", "fresh"], people: int
-) -> None:
-    """At least 97% of 1,000: contents that two share are a Poisson number of mean 8, above 30 with probability 1e-9.
-
-    At most 2% of 300: two draws of one person agree with probability below 1/4096 (six of 300: 1e-10).
-    """
-    with seeded_noise_for_tests_only(3):
-        clients = [local.Client(STATED["SubsetHashing"][0], 2.0, unchanged=unchanged) for _ in range(people)]
-        held = list(zip(clients, people_with_apps(people), strict=True))
-        periods = [[client.report(one, period=day)[CONTENT] for client, one in held] for day in ("monday", "tuesday")]
-    assert (linked(*periods) > 0.97) if unchanged == "same" else (linked(*periods) < 0.02)
 
 
 @pytest.mark.parametrize("name", STATED)

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.statistical
 
 # Relative root mean square errors at 50 coordinates.
 TABLE: dict[tuple[ScaleEstimator, float], float] = {
-    ("mle", 0.25): 0.154, ("mle", 0.5): 0.174, ("mle", 1.0): 0.203,
-    ("geometric", 0.25): 0.189, ("geometric", 0.5): 0.197, ("geometric", 1.0): 0.225,
-    ("median", 0.25): 0.219, ("median", 0.5): 0.222, ("median", 1.0): 0.231,
+    ("mle", 0.25): 0.154, ("mle", 1.0): 0.203,
+    ("geometric", 0.25): 0.189, ("geometric", 1.0): 0.225,
+    ("median", 0.25): 0.219, ("median", 1.0): 0.231,
 }  # fmt: skip
 
 
@@ -55,18 +55,7 @@ def test_variates_have_the_stable_law(p: float) -> None:
     assert abs(np.count_nonzero(x > 0) - n / 2) < 6 * math.sqrt(n) / 2
 
 
-def test_a_sum_of_keys_is_stable_with_their_moment_as_scale() -> None:
-    """Counts 9, 4, 1 at p = 0.5: the sums have scale 6. The same test, with its twin at scale 6.3."""
-    n, p = 100_000, 0.5
-    sums = np.zeros(n)
-    project(sums, np.arange(8, dtype=np.uint32), np.array([1, 2, 3], np.uint64), np.array([9.0, 4.0, 1.0]), p)
-    t = p * np.log(np.abs(sums))
-    limit = math.sqrt(math.log(2e9) / (2 * n))
-    assert distance(t - math.log(oracle.moment([9, 4, 1], p)), p) < limit
-    assert distance(t - math.log(6.3), p) > limit
-
-
-@pytest.mark.parametrize("p", [0.25, 1.0, pytest.param(0.5, marks=pytest.mark.full)])
+@pytest.mark.parametrize("p", [0.25, 1.0])
 def test_estimators_have_their_error_bias_and_coverage(p: float) -> None:
     """6,000 sketches of 50 coordinates.
 
@@ -92,36 +81,21 @@ def test_estimators_have_their_error_bias_and_coverage(p: float) -> None:
         assert abs(covered - 0.95) < 6 * math.sqrt(0.05 * 0.95 / runs) + 0.004
 
 
-def zipf_stream() -> tuple[np.ndarray, np.ndarray]:
-    """A Zipf(1.1) stream of a million records over 100,000 keys, as keys and counts."""
-    ranks = np.arange(1, 100_001, dtype=np.float64)
-    records = np.random.default_rng(2022).choice(100_000, 1_000_000, p=ranks**-1.1 / np.sum(ranks**-1.1))
-    return np.unique(records, return_counts=True)
+def test_a_stream_from_end_to_end() -> None:
+    """A million records of 100,000 keys: errors at p = 0.5, 200 coordinates and (1, 1e-6), in predicted deviations.
 
-
-def errors(runs: int, seed: int) -> np.ndarray:
-    """Errors of releases at p = 0.5, 200 coordinates, (1, 1e-6), nothing public; in predicted standard deviations."""
-    keys, counts = zipf_stream()
-    truth = oracle.moment(counts.tolist(), 0.5)
-    found = []
-    with noise.seeded_noise_for_tests_only(seed):
-        for _ in range(runs):
+    The root mean square of 16 passes 2.1 with a probability below 1e-8 (χ²₁₆ > 70), their mean 1.5 with one of 2e-9.
+    """
+    shares = np.arange(1, 100_001, dtype=np.float64) ** -1.1
+    records = np.random.default_rng(2022).choice(100_000, 1_000_000, p=shares / shares.sum())
+    keys, counts = np.unique(records, return_counts=True)
+    truth, found = oracle.moment(counts.tolist(), 0.5), []
+    with noise.seeded_noise_for_tests_only(7):
+        for _ in range(16):
             sketch = MomentSketch(p=0.5, size=200, unit=per_record())
             sketch.update(keys, counts=counts)
             private = sketch.release(epsilon=1.0, delta=1e-6)
             predicted = sketch.spec.preview(epsilon=1.0, delta=1e-6, moment=truth).predicted_error
             found.append((private.value - truth) / predicted)
-    return np.array(found)
-
-
-@pytest.mark.parametrize("runs", [16, pytest.param(900, marks=pytest.mark.full)])
-def test_a_stream_from_end_to_end(runs: int) -> None:
-    """The root mean square error in predicted ones: of 900 releases it has a standard error of 2.4%, so that 15% are 6.
-
-    That of 16 passes 2.1 with a probability below 1e-8 (χ²₁₆ > 70), and their mean 1.5 with one of 2e-9.
-    """
-    found = errors(runs, 7)
-    assert math.sqrt(float(np.mean(found**2))) < (2.1 if runs == 16 else 1.15)
+    assert math.sqrt(float(np.mean(np.square(found)))) < 2.1
     assert abs(float(np.mean(found))) < 1.5
-    if runs == 900:
-        assert math.sqrt(float(np.mean(found**2))) > 0.86

@@ -15,8 +15,6 @@ from dpsketch.noise import (
     DiscreteLaplace,
     RoundedGaussian,
     SeededSourceForTestsOnly,
-    random_below,
-    random_words,
     seeded_noise_for_tests_only,
 )
 from oracles.noise import probabilities, source
@@ -79,14 +77,10 @@ def scaled(law, factor):
 
 @pytest.mark.parametrize(("law", "largest"), CASES, ids=repr)
 def test_law(law, largest):
-    """False-positive rate 1e-9 a case."""
+    """False-positive rate 1e-9 a case; the twin: a scale that is a tenth off is rejected."""
     assert law_p_value(drawn(law, 11), law, largest) > LEVEL
-
-
-@pytest.mark.parametrize("factor", [1.1, 1 / 1.1])
-@pytest.mark.parametrize(("law", "largest"), CASES, ids=repr)
-def test_twin_a_wrong_scale_is_rejected(law, largest, factor):
-    assert law_p_value(drawn(scaled(law, factor), 11), law, largest) < LEVEL
+    for factor in (1.1, 1 / 1.1):
+        assert law_p_value(drawn(scaled(law, factor), 11), law, largest) < LEVEL
 
 
 class FarTail(SeededSourceForTestsOnly):
@@ -129,19 +123,3 @@ def test_far_tail(law):
     assert tail_p_value(law, law) > LEVEL
     for factor in (1.1, 2 / 3, 3 / 2):
         assert tail_p_value(law, scaled(law, factor)) < LEVEL
-
-
-@pytest.mark.parametrize("bound", [3, 6, 100, 3 * 2**62])
-def test_random_below_is_uniform(bound):
-    """Sixths of the range (or each value) are equally likely; false-positive rate 1e-9 a case."""
-    with seeded_noise_for_tests_only(16):
-        values = random_below(bound, 600_000)
-    cells = 3 if bound == 3 else 6
-    observed = np.bincount((values // np.uint64(-(-bound // cells))).astype(int), minlength=cells)
-    widths = [min(bound, (i + 1) * -(-bound // cells)) - i * -(-bound // cells) for i in range(cells)]
-    assert p_value(observed, [len(values) * width / bound for width in widths]) > LEVEL
-    if bound == 3 * 2**62:  # twin: the plain remainder gives its first third twice the weight
-        with seeded_noise_for_tests_only(16):
-            biased = random_words(600_000) % np.uint64(bound)
-        observed = np.bincount((biased // np.uint64(bound // cells)).astype(int), minlength=cells)
-        assert p_value(observed, [len(values) / cells] * cells) < LEVEL

@@ -1,6 +1,6 @@
 """Intervals of tables against the laws of their noise, and through whole releases.
 
-Each check has a twin: intervals that are 3% too narrow, or those of another confidence, do not pass it.
+Each check has a twin: intervals that are too narrow, or forget the cutoff, do not pass it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def test_a_head_count_is_covered_given_that_it_is_listed(terms: int, confidence:
     assert held < confidence - 0.1
 
 
-def held(truth: float, low: np.ndarray, high: np.ndarray, width: float = 1.0) -> float:
+def held(truth: float | np.ndarray, low: np.ndarray, high: np.ndarray, width: float = 1.0) -> float:
     """Return the part of intervals, made narrower, that hold the truth."""
     return float(np.mean(np.abs((low + high) / 2 - truth) <= width * (high - low) / 2))
 
@@ -92,46 +92,13 @@ def test_totals_and_means_of_corners_are_covered_given_listing(count: float, sha
             assert held(truth, low, high) < least  # without the box
 
 
-@pytest.mark.parametrize("confidence", CONFIDENCES)
-def test_totals_means_and_quantiles_are_as_wide_as_they_must_be(confidence: float) -> None:
-    """Far from a cutoff coverage is the confidence. False positives: once in 2 million a check."""
-    rng = np.random.default_rng(2)
-    rows, count, share = 400_000, 1000.0, 0.3
-    room = allowed(confidence, rows)
-    # One cell of corners, which is Laplace: a sum whose lower bound is 0.
-    positive, negative = (count * part + rng.laplace(size=rows) for part in (share, 1 - share))
-    n, y, z = positive + negative, positive - negative, intervals.z_of(intervals.LaplaceSum(1.0, 2), confidence)
-    _, _, *laplace = intervals.total(3 * y, 36.0, n, 4.0, (0.0, 3.0), confidence, z=z)
-    assert held(3 * share * count, *laplace) >= confidence - room
-    if confidence >= 0.95:  # below, the normal quantile of other statistics is larger than Laplace's
-        assert held(3 * share * count, *laplace) == pytest.approx(confidence, abs=room)
-        assert held(3 * share * count, *laplace, NARROW) < confidence - room
-    # Gaussian noise of a head count and of a centred column.
-    n, y = count + 5 * rng.normal(size=rows), count * (2 * share - 1) + 9 * rng.normal(size=rows)
-    _, low, high = intervals.mean(y, 81.0, n, 25.0, confidence)
-    assert held(2 * share - 1, low, high) == pytest.approx(confidence, abs=room)
-    assert held(2 * share - 1, low, high, NARROW) < confidence - room
-    _, _, low, high = intervals.total(3 * y, 81.0 * 9, n, 25.0, (-1.0, 2.0), confidence)
-    assert held(count * (3 * share - 1), low, high) == pytest.approx(confidence, abs=room)
-    assert held(count * (3 * share - 1), low, high, NARROW) < confidence - room
-    # A tree of two leaves with exactly the quantile in the left one: only its edge can fail, on one side.
-    tree, missed = (count * (2 * share - 1) + 9 * rng.normal(size=rows))[:, None], (1 - confidence) / 2
-    for shrunk, caught in ((1.0, False), (NARROW**2, True)):
-        low, _ = intervals.quantile_intervals(
-            [share], n, 25.0 * shrunk, tree, 81.0 * shrunk, [5.0], (0.0, 9.0), confidence
-        )
-        off = float(np.mean(low[:, 0] == 5.0)) - missed
-        assert (off > allowed(missed, rows)) is caught
-        assert off > -allowed(missed, rows)
-
-
 def columns(*, by_user: bool) -> list[dps.Column]:
     """Return the columns of the tables below."""
     sums = [dps.count(), dps.sum("x", bounds=(0, 80)), dps.mean("x", bounds=(0, 20)), dps.quantiles("x", [0.5, 0.9])]
     return [dps.users(), *sums] if by_user else [sums[0], dps.sum("x", bounds=(0, 20)), *sums[2:]]
 
 
-def released(*, by_user: bool, releases: int = 2) -> list[tuple[pa.Table, dict[str, np.ndarray]]]:
+def released(*, by_user: bool) -> list[tuple[pa.Table, dict[str, np.ndarray]]]:
     """Return releases of 260 groups of 20 to 1,000 records, beside the truth: nothing is clipped or cut.
 
     Users have two records in each of two groups.
@@ -154,7 +121,7 @@ def released(*, by_user: bool, releases: int = 2) -> list[tuple[pa.Table, dict[s
     for share in (0.5, 0.9):
         truth[f"quantile_x_{share}"] = np.array([np.quantile(x[group == each], share) for each in range(len(sizes))])
     found = []
-    for seed in range(releases):
+    for seed in range(2):
         with seeded_noise_for_tests_only(seed):
             frame = table.release(epsilon=2.0, delta=1e-6).to_arrow()
         at = frame["group"].to_numpy()
@@ -171,14 +138,12 @@ def test_intervals_of_whole_releases_cover(by_user: bool) -> None:
     names = ["count", "sum_x", "mean_x"] + (["users"] if by_user else ["quantile_x_0.5", "quantile_x_0.9"])
     tables = released(by_user=by_user)
     for name in names:
-        holds = [
-            (frame[f"{name}_low"].to_numpy() <= truth[name] + 1e-6)
-            & (truth[name] - 1e-6 <= frame[f"{name}_high"].to_numpy())
-            for frame, truth in tables
-        ]
-        rows = sum(map(len, holds))
-        assert rows > 250
-        assert np.concatenate(holds).mean() >= 0.95 - allowed(0.95, rows), name
+        truth = np.concatenate([exact[name] for _, exact in tables])
+        low, high = (np.concatenate([frame[f"{name}_{end}"] for frame, _ in tables]) for end in ("low", "high"))
+        least = 0.95 - allowed(0.95, len(truth))
+        assert len(truth) > 250
+        assert held(truth, low - 1e-6, high + 1e-6) >= least, name
+        assert name != "count" or held(truth, low, high, 0.75) < least  # the twin
 
 
 def test_the_end_of_a_quantile_whose_target_may_lie_outside_of_a_row_is_that_of_all_values() -> None:
