@@ -61,7 +61,6 @@ RELEASES: list[tuple[str, Any, dict[str, Any]]] = [
     ("int", USERS, {"form": "gaussian", "others": True}),
     ("text", USERS, {"form": "weighted"}),
     ("text", USERS, {"form": "rounds", "keys": "listed", "unknown": True, "others": True}),
-    ("bytes", USERS, {"keys": "listed", "others": True}),
     ("text", CHOSEN, {}),
     ("int", CHOSEN, {"keys": "listed", "others": True}),
 ]
