@@ -19,8 +19,7 @@ from dpsketch.laws.groups import SCALE, Measure, TableContent
 from dpsketch.laws.sorted import SortedContent
 from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.sketches import store as stores
-from dpsketch.sketches.store import Limit, StoreTables
-from dpsketch.sketches.table import store as table_store
+from dpsketch.sketches.store import StoreTables
 from dpsketch.sketches.table.store import RecordStore, record_rows
 from sensitive import everything
 
@@ -303,19 +302,3 @@ def test_a_memory_limit_changes_no_table(user: str | None) -> None:
             found.append(table.release(epsilon=2, delta=1e-5).to_arrow())
     assert found[0].num_rows > 5
     assert found[0].equals(found[1])
-
-
-@pytest.mark.parametrize(("limit", "bytes_of_a_record", "kind"), [
-    (None, 2**40, SortedContent),
-    ("256MB", 200, SortedContent),
-    ("256MB", 2**40, TableContent),
-])  # fmt: skip
-def test_a_user_who_does_not_fit_into_memory_is_left_to_relational_steps(
-    limit: str | None, bytes_of_a_record: int, kind: type, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(table_store, "_RECORD_BYTES", bytes_of_a_record)
-    store = filled("text")
-    store.limit = None if limit is None else Limit.of(limit, None)
-    content = store.content()
-    assert type(content) is kind
-    assert content.keep(np.arange(GROUPS), lambda _: GROUPS).users().sum() > 250
