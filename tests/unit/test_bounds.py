@@ -15,7 +15,7 @@ from dpsketch import files
 from dpsketch.core.account import Account
 from dpsketch.core.permit import Permit
 from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, ReleaseRefused
-from dpsketch.laws.choice import BOUNDS, EDGES, tables
+from dpsketch.laws.choice import tables
 from dpsketch.laws.chosen import Choice
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
 from dpsketch.sketches.histogram.calibration import choice_laws
@@ -53,27 +53,6 @@ def test_a_release_chooses_near_the_best_bound(listed: bool) -> None:
     assert release.keys == list(range(40))
     off = release.values - np.minimum(1, release.bound / 12) * counts
     assert np.sqrt(np.mean(off**2)) < 1.5 * math.sqrt(release.noise.variance)
-
-
-def test_the_bound_is_the_least_of_the_stated_error() -> None:
-    """Against the definition, word by word, where noise is negligible."""
-    rng = np.random.default_rng(3)
-    held = np.minimum(rng.geometric(0.07, 5000), 4096)
-    picked = rng.choice(50, 5000, p=np.arange(1, 51) / 1275)
-    choice = choice_of(held, 1e6, picked)
-    ranges = np.searchsorted(EDGES, held)
-    lowest = np.r_[1, EDGES[:-1] + 1]
-    middles = np.sqrt(lowest * EDGES)[ranges]
-    counts = np.bincount(picked)
-    meeting = float((counts * (counts - 1)).sum() / (5000 * 4999))
-    for variance in (5.0, 50.0, 500.0):
-        errors = {}
-        for bound in {round(2 ** (i / 4)) for i in range(49)}:
-            cut = np.maximum(middles - bound, 0).sum()
-            errors[bound] = variance * bound + math.sqrt(meeting / 50) * cut**2 / 50
-        found = choice.bound(50, {bound: variance * bound for bound in BOUNDS})
-        # Cells hold several keys, so that their squares tell how often keys meet up to a third or so.
-        assert errors[found] <= 1.1 * min(errors.values())
 
 
 @pytest.mark.statistical

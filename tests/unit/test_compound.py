@@ -95,19 +95,3 @@ def test_plain_and_compound_keys_never_meet_in_one_sketch(kind: str) -> None:
     assert everything(one) == before
     one.update([("a", "b"), None, ("c", None)])  # tuples may come by themselves once the columns are known
     assert one.skipped_nulls == 302
-
-
-@pytest.mark.parametrize("kind", KEYED)
-def test_what_is_no_tuple_of_the_columns_is_refused_without_quoting_it(kind: str) -> None:
-    sketch = KEYED[kind]()
-    sketch.update(TABLE, key=("o", "d"))
-    release = released(sketch)
-    wrong: list[Any] = [["a,b"], [("a",)], [("a", "b", "c")], [None], [("a", 1.5)], [("a", ["b"])], "ab", [b"ab"]]
-    for asked in wrong:
-        with pytest.raises(InvalidInput) as refused:
-            release.estimate(asked)
-        assert "'a'" not in str(refused.value)
-        assert "1.5" not in str(refused.value)
-    for key in (("o", "o"), ("o", 1), ("o", "nowhere"), ("o", None)):
-        with pytest.raises(InvalidInput):
-            KEYED[kind]().update(TABLE, key=key)

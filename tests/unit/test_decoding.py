@@ -12,7 +12,6 @@ import pytest
 import dpsketch as dps
 from dpsketch import noise
 from dpsketch._compiled import decoding as messages
-from dpsketch._compiled.decoding import expect
 from dpsketch.sketches.countsketch.messages import Attempt
 from oracles import decoding as oracle
 
@@ -56,24 +55,6 @@ def test_a_sweep_is_the_oracles(rows: int, signed: bool) -> None:
     # Keys that hardly moved are told from the others.
     assert np.allclose(held.sum(axis=1), [np.sum(changes <= 30), np.sum(changes > 30)])
     assert np.all(held.sum(axis=1) > 0)
-
-
-@pytest.mark.parametrize("signed", [False, True])
-def test_expectations_are_the_oracles(signed: bool) -> None:
-    """From far below nothing to far above, for readings as sharp as the narrowest part and as wide as the widest."""
-    rng = np.random.default_rng(4)
-    weights, scales = np.array([0.9, 0.05, 0.04, 0.01]), np.array([0.0, 4.0, 400.0, 1e6])
-    variances = np.exp(rng.uniform(0, 12, 100))
-    readings = np.maximum(rng.uniform(-36, 36, 100), -24) * np.sqrt(variances)
-    means, rest, shares = np.empty(100), np.empty(100), np.empty((4, 60))
-    expect(readings.copy(), variances, weights, scales, signed, means, rest, shares)
-    pairs = zip(readings, variances, strict=True)
-    expected = np.array([oracle.expectation(*one, weights, scales, signed) for one in pairs])
-    assert np.max(np.abs(means - expected[:, 0]) / np.sqrt(variances)) < 1e-6
-    assert np.max(np.abs(rest - expected[:, 1]) / variances) < 1e-5
-    if not signed:  # so far below nothing that the oracle has no digits left
-        expect(np.full(100, -1e12), np.full(100, 4.0), weights, scales, False, means, rest, shares)
-        assert np.all((means >= 0) & (means < 0.1) & (rest >= 0) & (rest < 0.1))
 
 
 def zipf_release() -> tuple[dps.PrivateCountSketch, np.ndarray]:

@@ -23,7 +23,6 @@ from dpsketch.laws.designs import Banded, Blocks, Contribution, PanPrivate, Recu
 from dpsketch.laws.recursion import Recursion
 from dpsketch.laws.shares import Share
 from dpsketch.laws.sparse import Projection
-from dpsketch.numbers import real_number, whole_number
 from dpsketch.sketches.countsketch.spec import Clip, CountSketchSpec
 from dpsketch.sketches.density.spec import DensitySpec
 from dpsketch.sketches.distinct.bitmap import DistinctSpec
@@ -177,24 +176,6 @@ def test_what_is_no_number_is_refused(cls: type) -> None:
         for wrong in (True, math.nan, 1j, "3", np.bool_(True), *lists):
             with pytest.raises(InvalidInput):
                 cls(**{**arguments, name: wrong})
-
-
-@pytest.mark.parametrize(
-    ("kept", "value", "expected"),
-    [
-        (whole_number, np.int64(-5), -5),
-        (whole_number, np.uint64(2**64 - 1), 2**64 - 1),
-        (whole_number, np.array(3), 3),
-        (real_number, np.int32(3), 3),
-        (real_number, np.float32(0.1), 0.10000000149011612),
-        (real_number, np.longdouble(0.5), 0.5),
-        (real_number, Fraction(1, 4), 0.25),
-    ],
-)
-def test_a_number_is_kept_by_its_value(kept: Any, value: Any, expected: float) -> None:
-    found = kept("n", value)
-    assert type(found) is type(expected)
-    assert found == expected
 
 
 SALES = pa.table({"key": ["tea", "rum", "tea"] * 40, "user": list(range(60)) * 2, "x": [1.0, 2.0, 4.0] * 40})

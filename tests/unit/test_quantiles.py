@@ -68,34 +68,6 @@ def test_weights_enclose_powers() -> None:
             assert high - low <= 2
 
 
-def test_a_level_does_not_depend_on_how_many_bits_are_read_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """U is one infinite string: read in other pieces it falls into the same level."""
-    sizes = [20, 0, 30, 40, 50, 0]
-
-    def reached(level: int) -> int:
-        return sum(sizes[level:])
-
-    def drawn(first: int, string: int) -> int:
-        left = 4096
-
-        def bits(count: int) -> int:
-            nonlocal left
-            left -= count
-            return string >> left & ((1 << count) - 1)
-
-        monkeypatch.setattr(sampler, "_FIRST_BITS", first)
-        monkeypatch.setattr(sampler, "_random_bits", bits)
-        return sampler.draw_level(reached)
-
-    rng = np.random.default_rng(5)
-    found = []
-    for _ in range(100):
-        string = int.from_bytes(rng.bytes(512), "big")
-        found.append(drawn(96, string))
-        assert drawn(1, string) == drawn(8, string) == found[-1]
-    assert set(found) == {0, 2, 3, 4}
-
-
 def unlikely(seen: Counter[Any], law: dict[Any, float], draws: int) -> bool:
     """Whether a χ² test at one in a million refuses the law; rare outcomes are taken together."""
     assert set(seen) <= set(law)

@@ -228,25 +228,3 @@ def test_flips_equal_oracle(alpha: int) -> None:
     expected = [a ^ b for a, b in zip(words.tolist(), oracle.flips(random.tolist(), numerator), strict=True)]
     sparse.flip(words, numerator, random)
     assert words.tolist() == expected
-
-
-def test_posterior_equals_oracle() -> None:
-    """1,100 columns carry the likelihood far past what a double holds: it is rescaled on the way."""
-    rng = np.random.default_rng(1100)
-    columns, keys, rate = 1100, 3, 0.3
-    bits = (rng.random((columns, keys)) < np.where(np.arange(columns)[:, None] < 900, 0.75, 0.25)).astype(np.uint8)
-    ones = np.full(columns, 0.25) + 0.2 * np.linspace(1, 0, columns)
-    ratio = np.column_stack([0.25 / (1 - ones), 0.75 / ones])
-    points = 2 * columns + 1
-    value = 3.0 * np.arange(points)
-    whole = np.minimum(np.arange(points) // 2, columns).astype(np.int32)
-    fraction = np.where(whole < columns, np.arange(points) % 2 / 2, 0.0)
-    prior = rng.random(points) + 0.5
-    dropped = prior * np.exp(-rate * np.maximum(0, value - value[-1] / 2))
-    observed = np.array([-1.0, *rng.uniform(0, value[-1], keys - 1)])
-    for tail in (0.05, 1e-12):
-        found = sparse.posterior(bits, ratio, whole, fraction, value, prior, dropped, observed, rate, tail)
-        for i in range(keys):
-            line, places, values = bits[:, i].tolist(), whole.tolist(), value.tolist()
-            given = (fraction, values, prior, dropped, observed[i], rate, tail)
-            assert found[i] == pytest.approx(oracle.posterior(line, ratio, places, *given), rel=1e-9)

@@ -12,7 +12,6 @@ import pytest
 
 import dpsketch as dps
 from benchmarks import table_rivals as rivals
-from dpsketch.errors import InvalidInput
 from dpsketch.laws.bounds import BINS, EDGES, Shape
 from dpsketch.noise import DiscreteLaplace, Noise, RoundedGaussian
 from dpsketch.server import tables
@@ -125,15 +124,6 @@ def test_an_answer_has_a_limited_number_of_cells(shops: dps.PrivateTable, monkey
     monkeypatch.setattr(tables, "_MOST_CELLS", 1)  # more columns than cells: still a row, so that a reader gets on
     assert len(ask(shops, limit=10_000, offset=5)["rows"]) == 1
     assert ask(shops, offset=6)["rows"] == []
-
-
-def test_a_roll_up_to_all_columns_is_the_table(shops: dps.PrivateTable) -> None:
-    """Nothing is hidden from such a row, so its intervals are as narrow as those of the table."""
-    turned = shops.rollup("shop", "day").to_json(confidence=0.9)
-    expected = sorted(shops.to_json(confidence=0.9), key=lambda row: (row["shop"], row["day"]))
-    assert turned == [{"shop": row["shop"], "day": row["day"], **row} for row in expected]
-    with pytest.raises(InvalidInput, match="once"):
-        shops.rollup("shop", "shop")
 
 
 def test_the_page_has_what_was_measured_and_names_what_was_not() -> None:

@@ -14,7 +14,6 @@ import dpsketch as dps
 from dpsketch import files
 from dpsketch.errors import DpsketchError
 from dpsketch.laws import sorted as in_order
-from dpsketch.laws.bounds import EDGES
 from dpsketch.laws.groups import SCALE, Measure, TableContent
 from dpsketch.laws.sorted import SortedContent
 from dpsketch.noise import seeded_noise_for_tests_only
@@ -247,32 +246,6 @@ def test_records_in_order_answer_as_relational_steps_do(
         assert len(found) == len(expected)
         for one, other in zip(found, expected, strict=True):
             assert np.array_equal(one, other)
-
-
-def three_values(users: int) -> RecordStore:
-    """Return users with the values 0, 5 and 10 in each of two groups."""
-    store = RecordStore(by_user=True, values=1, totals=(), samples=(0,))
-    names, groups = np.repeat(np.arange(users), 6), np.tile(np.arange(2), 3 * users)
-    values = np.tile(np.repeat([0.0, 5.0, 10.0], 2), users)
-    store.add(record_rows(pa.chunked_array([pa.array(groups)]), pa.chunked_array([pa.array(names)]), [values]))
-    return store
-
-
-@pytest.mark.parametrize(("steps", "asked"), [("in order", []), ("relational", [0, 1])])
-def test_the_value_of_a_shape_favours_none(steps: str, asked: list[int]) -> None:
-    """Each of three values has a third of 3,000 users, within 5 deviations: it fails by chance once in 10⁶ runs.
-
-    A draw that prefers one value, such as the least or that of a fixed order of values, is 77 deviations off.
-    """
-    store = three_values(3_000)
-    with seeded_noise_for_tests_only(8):
-        content = SortedContent(store.tables(), values=(0,), roomy=True) if steps == "in order" else related(store)
-        for kind in ("record_mean", "quantiles"):
-            kept = content.keep(np.array(asked, np.int64), lambda _: 2)
-            shape = kept.shape(Measure("y", kind, 0, levels=3 * (kind == "quantiles")))
-            bins = shape[np.searchsorted(EDGES, [0.0, 5.0, 10.0], side="right")]
-            assert shape.sum() == bins.sum() == 3_000
-            assert np.abs(bins - 1_000).max() < 5 * np.sqrt(3_000 * 2 / 9)
 
 
 def test_totals_are_exact_where_doubles_are_not() -> None:

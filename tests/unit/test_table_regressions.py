@@ -97,22 +97,6 @@ def test_centred_counts_are_small_enough_to_add_up() -> None:
                 dps.load(forged(release, f"entries__{name}", np.full(shape, number)))
 
 
-def released(*columns: Any, groups: Any) -> Any:
-    table = dps.Table(by="g", columns=columns)
-    table.update(pa.table({"g": ["a", "b"] * 500, "v": [1.0] * 1000}))
-    return table.release(**BUDGET, groups=groups)
-
-
-def test_tables_are_compared_in_the_numbers_and_groups_that_both_have() -> None:
-    one = released(dps.count(), dps.sum("v", bounds=(0, 1)), groups=["a", "b"])
-    other = released(dps.sum("v", bounds=(0, 1)), dps.mean("v", bounds=(0, 1)), groups=["b", "c"])
-    for asked in (["b"], []):
-        found, guarantee = answers.compare(one, other, asked, 0.95)
-        assert [tuple(key) for key in found.key] == [("b", "sum_v")]
-        assert found.low[0] <= 0 <= found.high[0]
-        assert guarantee.epsilon < 3
-
-
 def test_two_releases_whose_deltas_are_spent_promise_the_sums() -> None:
     """Basic composition: ε₁ + ε₂ with δ₁ + δ₂."""
     table = dps.Table(by="g", columns=[dps.count()])
