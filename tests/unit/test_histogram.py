@@ -58,17 +58,6 @@ def test_all_keys_of_a_user_have_the_same_chance_to_count() -> None:
     assert not np.array_equal(one, two)
 
 
-def test_weights_are_clipped_and_counts_are_records() -> None:
-    histogram = dps.Histogram(unit=dps.per_record(max_weight=2), grid=0.5)
-    histogram.update(["a", "b", None], weights=[1.5, 9.0, 1.0], counts=[4, 3, 2])
-    assert counted(histogram, ["a", "b"]) == {"a": 6.0, "b": 6.0}
-    assert histogram.skipped_nulls == 1
-    assert histogram.cut.too_heavy == 3
-    private = histogram.release(epsilon=100.0, delta=1e-6)
-    assert private.keys == ["a", "b"]
-    assert private.estimate(["a"]).value[0] == pytest.approx(6.0, abs=1)
-
-
 def test_the_list_is_published_whole_and_alone() -> None:
     histogram = dps.Histogram(unit=RECORD)
     histogram.update(["tea"] * 500 + ["coffee"] * 400 + ["one"])

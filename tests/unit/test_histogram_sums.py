@@ -6,33 +6,28 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 import dpsketch as dps
 from dpsketch.laws.thresholds import CountThreshold
-from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
+from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.sketches.histogram.calibration import gaussian, plain_laplace, truncated_laplace
 from dpsketch.sketches.histogram.intervals import (
-    log_reaching,
     selective,
-    sum_width,
 )
-from dpsketch.truncated import Law, TruncatedLaplace
+from dpsketch.truncated import TruncatedLaplace
 from oracles.laws import masses
-
-Integers = npt.NDArray[np.int64]
 
 RECORD = dps.per_record()
 
 
-def histogram(sizes: Integers) -> dps.Histogram:
+def histogram(sizes: np.ndarray) -> dps.Histogram:
     sketch = dps.Histogram(unit=RECORD, key_type="int")
     sketch.update(np.arange(len(sizes)), counts=sizes)
     return sketch
 
 
-def sizes_of(law: str) -> Integers:
+def sizes_of(law: str) -> np.ndarray:
     rng = np.random.default_rng(3)
     return {
         "flat": np.full(5_000, 20),
@@ -91,31 +86,6 @@ def test_the_total_counts_the_keys_that_the_named_counts_count(form: Any) -> Non
     assert len(found) == 5
     assert private.rest is not None
     assert private.rest - private.sum().value == ALONE - (len(private.found) - len(found))
-
-
-LAWS: list[Law] = [DiscreteLaplace(0.1, 1), TruncatedLaplace(1.0, 14), RoundedGaussian(4.2)]
-
-
-@pytest.mark.parametrize("law", LAWS, ids=repr)
-@pytest.mark.parametrize("counts", [2, 50])
-def test_widths_of_sums_against_convolutions(law: Law, counts: int) -> None:
-    """Exact: the law of the sum by convolution. It covers, and two steps and a tenth less would not."""
-    reach = 40 * int(np.sqrt(law.variance) + 1)
-    tails = np.exp(log_reaching(law, np.arange(-reach, reach + 2)))
-    single = tails[:-1] - tails[1:]
-    size = 1 << (2 * reach * (1 + int(np.sqrt(counts)))).bit_length()
-    wrapped = np.zeros(size)
-    np.add.at(wrapped, np.arange(-reach, reach + 1) % size, single)
-    law_of_sum = np.fft.irfft(np.fft.rfft(wrapped) ** counts, size)
-
-    def covered(width: int) -> float:
-        return float(law_of_sum[: width + 1].sum() + law_of_sum[size - width :].sum() * (width > 0))
-
-    for tail in (0.25, 0.05, 0.025, 0.005, 0.0005):
-        width = sum_width(law, counts, tail)
-        assert covered(width) >= 1 - 2 * tail - 1e-9
-        if tail == 0.025:
-            assert covered(max(0, int(0.9 * width) - 2)) < 1 - 2 * tail
 
 
 @pytest.mark.parametrize(

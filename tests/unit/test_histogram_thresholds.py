@@ -194,12 +194,6 @@ def test_the_joint_formula_against_its_two_laws(epsilon: float, leak: float, shi
 # The choice.
 
 
-def test_many_keys_are_named_by_rounds_or_weights() -> None:
-    assert choose(1.0, 1e-5, 2, 1, False, names_only=True).form == "truncated"
-    assert choose(1.0, 1e-5, 30, 1, False).form == "rounds"
-    assert choose(0.5, 1e-5, 30, 1, False).form == "weighted"
-
-
 @pytest.mark.parametrize("epsilon", [1e-7, 0.5, 3.0, 20.0])
 @pytest.mark.parametrize("replace", [False, True])
 def test_the_choice_is_the_best_of_all_that_could_be_forced(epsilon: float, replace: bool) -> None:

@@ -26,16 +26,6 @@ SALES = pa.table(
 )
 
 
-@pytest.mark.parametrize("user", [None, "visitor"])
-def test_columns_come_in_any_order(user: str | None) -> None:
-    columns = [dps.mean("amount"), dps.quantiles("amount", [0.5]), dps.sum("amount"), dps.count()]
-    table = dps.Table(by="country", user=user, columns=columns)
-    table.update(SALES)
-    private = table.release(epsilon=1.0, delta=1e-6)
-    names = [name for column in columns for name in column.names]
-    assert [name for name in private.columns if not name.endswith(("_low", "_high"))] == ["country", *names]
-
-
 def test_quantiles_without_a_shape_are_published() -> None:
     """No value stands out of the noise: the leaves have no inner edge where the grid is wider than the range."""
     table = dps.Table(by="country", columns=[dps.quantiles("amount", [0.5], grid=1)])
