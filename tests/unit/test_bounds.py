@@ -14,7 +14,7 @@ import dpsketch as dps
 from dpsketch import files
 from dpsketch.core.account import Account
 from dpsketch.core.permit import Permit
-from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, ReleaseRefused
+from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.laws.choice import tables
 from dpsketch.laws.chosen import Choice
 from dpsketch.sketches.countsketch.spec import CountSketchSpec
@@ -35,9 +35,8 @@ def filled(held: Any, keys: int = 500, seed: int = 1) -> tuple[dps.Histogram, np
     return histogram, np.bincount(np.concatenate(drawn), minlength=keys)
 
 
-def choice_of(held: np.ndarray, epsilon: float, picked: np.ndarray | None = None) -> Choice:
-    picked = np.zeros(len(held), np.int64) if picked is None else picked
-    exact = tables(held, picked, int(picked.max()) + 1)
+def choice_of(held: np.ndarray, epsilon: float) -> Choice:
+    exact = tables(held, np.zeros(len(held), np.int64), 1)
     laws = choice_laws(epsilon, "add_remove")
     noisy = {law.name: table + law.noise.sample(table.size) for table, law in zip(exact, laws, strict=True)}
     return Choice.of(laws, noisy)
@@ -148,27 +147,30 @@ def test_nothing_is_drawn_for_a_chosen_bound_by_what_chooses_none(tmp_path: Path
     assert ledger.datasets() == []
 
 
+HEAVY = dps.per_user("auto", max_weight=1e12)  # noise for one key fits 64 bits, and that for 4096 keys does not
+
+
 @pytest.mark.parametrize(
-    "asked",
+    ("unit", "asked", "words"),
     [
-        {"names_only": True, **BUDGET},
-        {"rho": 0.1, "keys": [1]},
-        {"epsilon": 1.0, "delta": 0},
-        {"form": "gaussian", **BUDGET},
-        {"form": "rounds", "keys": [1], **BUDGET},
-        {"form": "gaussian", "keys": [1], "epsilon": 1.0, "delta": 0},
-        # Noise for one key fits 64 bits at such a weight, and that for 4096 keys does not.
-        {"others": True, "weight": 1e12, "keys": [1], **BUDGET},
-        {"others": True, "weight": 1e12, **BUDGET},
+        (AUTO, {"names_only": True, **BUDGET}, "publishes no counts"),
+        (AUTO, {"rho": 0.1, "keys": [1]}, "a bound that is chosen goes with epsilon="),
+        (AUTO, {"epsilon": 1.0, "delta": 0}, "need delta > 0"),
+        (AUTO, {"form": "gaussian", **BUDGET}, "needs a stated max_keys="),
+        (AUTO, {"form": "rounds", "keys": [1], **BUDGET}, "Laplace or Gaussian"),
+        (AUTO, {"form": "gaussian", "keys": [1], "epsilon": 1.0, "delta": 0}, "needs delta > 0 or rho"),
+        (HEAVY, {"others": True, "keys": [1], "epsilon": 1.0, "delta": 0}, "64-bit"),
+        (HEAVY, {"others": True, "keys": [1], **BUDGET}, "64-bit"),
+        (HEAVY, {"others": True, **BUDGET}, "64-bit"),
     ],
     ids=str,
 )
-def test_what_goes_with_no_choice_is_refused_before_anything_is_charged(asked: dict[str, Any], tmp_path: Path) -> None:
-    histogram = dps.Histogram(unit=dps.per_user("auto", max_weight=asked.get("weight", 1)), key_type="int")
+def test_what_goes_with_no_choice_is_refused_before_anything_is_charged(
+    unit: dps.Unit, asked: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    histogram = dps.Histogram(unit=unit, key_type="int")
     histogram.update([1, 2] * 50, users=list(range(100)))
     ledger = begun(f"sqlite:///{tmp_path}/ledger.db")
-    with pytest.raises(DpsketchError):
-        histogram.release(
-            **{name: each for name, each in asked.items() if name != "weight"}, ledger=ledger, dataset="web"
-        )
+    with pytest.raises(InvalidInput, match=words):
+        histogram.release(**asked, ledger=ledger, dataset="web")
     assert ledger.datasets() == []

@@ -1,4 +1,4 @@
-"""Tables: columns and bounds, rows as the service sends them, and the page that compares them with other libraries."""
+"""Tables: bounds of sums, rows as the service sends them, and the page that compares them with other libraries."""
 
 from __future__ import annotations
 
