@@ -26,10 +26,8 @@ UNLIKELY = 1e-6
 
 def sketch_of(counts: list[int], *, unit: dps.Unit = RECORD, **given: Any) -> Any:
     """A sketch over as many values as there are counts."""
-    bits = (len(counts) - 1).bit_length()
-    sketch = dps.QuantileSketch(unit=unit, bits=bits, **given)
-    values = np.repeat(np.arange(len(counts)), counts)
-    sketch.update(values, **({"users": np.arange(len(values))} if unit.level == "user" else {}))
+    sketch = dps.QuantileSketch(unit=unit, bits=(len(counts) - 1).bit_length(), **given)
+    sketch.update(np.repeat(np.arange(len(counts)), counts))
     return sketch
 
 
@@ -105,10 +103,9 @@ def test_releases_follow_the_enumerated_law(name: str, monkeypatch: pytest.Monke
     releases = [made.release(epsilon=epsilon, delta=0) for _ in range(draws)]
     exact = [Fraction(str(one)) for one in asked]
     level = epsilon / len(asked).bit_length()
-    weight = int(unit.max_keys * unit.max_weight)
 
     def law(part: float, shift: int = 0) -> dict[oracle.Cells, float]:
-        return oracle.law(counts, exact, level * part, weight, SPANS[unit.neighbours], ties, shift)
+        return oracle.law(counts, exact, level * part, 1, SPANS[unit.neighbours], ties, shift)
 
     seen = {"answers": Counter(tuple(one.cells.tolist()) for one in releases)}
     laws = {"answers": law(1 - share)}
