@@ -1,4 +1,4 @@
-"""CountSketch through its public names: what goes in, what is refused, what comes out; and tables that were read."""
+"""CountSketch through its public names: the grid, the largest counts, tables of estimates, and sums of releases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files
-from dpsketch.errors import CounterOverflow, InvalidInput, SpecMismatch
+from dpsketch.errors import CounterOverflow, SpecMismatch
 
 
 def sketch(**changes: object) -> dps.CountSketch:
@@ -18,64 +18,23 @@ def sketch(**changes: object) -> dps.CountSketch:
     return dps.CountSketch(**arguments)
 
 
-def content(some: dps.CountSketch) -> np.ndarray:
-    """The exact table, by way of the sensitive bytes."""
-    return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"])
-
-
-def test_each_record_adds_its_sign_once_to_every_row() -> None:
-    one = sketch()
-    one.update(["key"])
-    table = content(one)
-    assert np.array_equal(np.abs(table).sum(axis=1), np.ones(5))
-    many = sketch()
-    many.update(["key"] * 9)
-    assert np.array_equal(content(many), 9 * table)
-
-
-def test_counts_and_weights_are_repeated_records() -> None:
-    unit = dps.per_record(max_weight=3)
-    by_hand, by_count, by_weight = (sketch(unit=unit) for _ in range(3))
-    by_hand.update(["a"] * 2 + ["b"] * 3)
-    by_count.update(["a", "b"], counts=[2, 3])
-    by_weight.update(["a", "b"], weights=[2, 3])
-    assert np.array_equal(content(by_hand), content(by_count))
-    assert np.array_equal(content(by_hand), content(by_weight))
-
-
 def test_real_weights_are_rounded_to_the_grid_and_the_bound_holds_after_rounding() -> None:
     on_grid = sketch(unit=dps.per_record(max_weight=1.1), grid=0.25)
     on_grid.update(["a", "a"], weights=[0.55, 1.1])
-    assert np.abs(content(on_grid)).max() == 2 + 4
+    assert np.abs(on_grid._exact()["counters"]).max() == 2 + 4
     assert on_grid.spec.tables()[0].move.l1 == 5 * 4
-    assert on_grid.release(epsilon=100, delta=0).estimate(["a"], estimator="median").value[0] == pytest.approx(
-        1.5, abs=1
-    )
 
 
-def test_bad_shapes_are_refused() -> None:
-    wrong: list[dict[str, object]] = [{"rows": rows} for rows in (4, 2.0, True)]
-    for changes in (*wrong, {"width": 1}, {"seed": 2**64}, {"unit": None}, {"grid": 0}, {"rows": 1023, "width": 2**31}):
-        with pytest.raises(InvalidInput):
-            sketch(**changes)
-
-
-def test_counters_never_wrap() -> None:
+def test_the_last_count_that_fits_is_counted() -> None:
+    """To the unit, which no float of that size tells from the next one."""
     full = sketch()
     full.update(["a"], counts=[2**62 - 5])
-    before = content(full)
-    with pytest.raises(CounterOverflow):
-        full.update(["b"], counts=[6])
-    with pytest.raises(CounterOverflow):
-        full.update(["b"], counts=np.array([2**63], dtype=np.uint64))
-    other = sketch()
-    other.update(["c"], counts=[10])
-    with pytest.raises(CounterOverflow):
-        full.merge(other)
-    assert np.array_equal(content(full), before)
+    for more in ([6], np.array([2**63], dtype=np.uint64)):
+        with pytest.raises(CounterOverflow):
+            full.update(["b"], counts=more)
     full.update(["b"], counts=[5])
-    released = full.release(epsilon=1, delta=0)
-    assert released.estimate(["a"], estimator="median").value[0] == pytest.approx(2**62, rel=1e-9)
+    found = full.release(epsilon=1, delta=0).estimate(["a"], estimator="median")
+    assert found.value[0] == pytest.approx(2**62, rel=1e-9)
 
 
 def test_estimates_become_tables() -> None:
@@ -89,19 +48,22 @@ def test_estimates_become_tables() -> None:
 
 
 def test_releases_add_and_subtract() -> None:
-    days = []
-    for n in (1000, 400):
+    """Also as they come from files, where counters of 100 and 60 are bytes with a sign, which hold no 160."""
+    made = []
+    for n in (100, 60):
         day = sketch()
         day.update(["a"], counts=[n])
-        days.append(day.release(epsilon=1, delta=1e-6))
-    both, change = days[0] + days[1], days[0] - days[1]
-    assert np.array_equal(both.table, days[0].table + days[1].table)
-    assert both.estimate(["a"]).value[0] == pytest.approx(1400, abs=120)
-    assert change.estimate(["a"]).value[0] == pytest.approx(600, abs=120)
-    assert both.noise_scale == pytest.approx(np.sqrt(2) * days[0].noise_scale)
-    assert days[0].guarantee.epsilon < both.guarantee.epsilon < 2
-    with pytest.raises(SpecMismatch, match="cannot combine"):
-        days[0] + sketch(seed=9).release(epsilon=1, delta=1e-6)
+        made.append(day.release(epsilon=20, delta=1e-6))
+    read = [dps.load(files.encode(each.to_document())) for each in made]
+    for days in (made, read):
+        both, change = days[0] + days[1], days[0] - days[1]
+        assert np.array_equal(both.table, days[0].table + days[1].table)
+        assert both.estimate(["a"]).value[0] == pytest.approx(160, abs=15)
+        assert change.estimate(["a"]).value[0] == pytest.approx(40, abs=15)
+        assert both.noise_scale == pytest.approx(np.sqrt(2) * days[0].noise_scale)
+        assert days[0].guarantee.epsilon < both.guarantee.epsilon < 40
+        with pytest.raises(SpecMismatch, match="cannot combine"):
+            days[0] + sketch(seed=9).release(epsilon=20, delta=1e-6)
 
 
 def test_loading_takes_little_more_memory_than_the_file_has_bytes(tmp_path: Path) -> None:
@@ -115,28 +77,3 @@ def test_loading_takes_little_more_memory_than_the_file_has_bytes(tmp_path: Path
     tracemalloc.stop()
     assert loaded is not None
     assert peak < 1.5 * path.stat().st_size
-
-
-def test_sums_of_narrow_tables_do_not_wrap(tmp_path: Path) -> None:
-    """Two counters of 100 are 200, which no byte with a sign holds."""
-    paths = [tmp_path / "a.dps", tmp_path / "b.dps"]
-    for path in paths:
-        sketch = dps.CountSketch(rows=3, width=64, unit=dps.per_record())
-        sketch.update(["a"] * 100)
-        sketch.release(epsilon=50.0, delta=1e-6).save(path)
-    first, second = (dps.load(path) for path in paths)
-    assert (first + second).estimate(["a"]).value[0] == pytest.approx(200, abs=10)
-
-
-def test_a_loaded_table_is_the_one_that_was_released(tmp_path: Path) -> None:
-    unit = dps.per_record()
-    counts, tree = dps.CountSketch(rows=3, width=256, unit=unit), dps.HeavyHitters(key_bytes=4, rows=3, unit=unit)
-    for one, names in ((counts, ["table"]), (tree, ["total", "dense", "tables"])):
-        one.update(["abcd"] * 1_000)
-        release = one.release(epsilon=1.0, delta=1e-6)
-        release.save(tmp_path / "some.dps")
-        loaded = dps.load(tmp_path / "some.dps")
-        for name in names:
-            assert getattr(loaded, name).dtype == np.int64
-            assert np.array_equal(getattr(loaded, name), getattr(release, name))
-            assert not getattr(loaded, name).flags.writeable

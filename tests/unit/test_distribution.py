@@ -14,19 +14,9 @@ import pytest
 
 from distribution.__main__ import try_wheel
 from distribution.materials import bill
-from distribution.versions import PLACES, NotReady, agreed_version
+from distribution.versions import NotReady, agreed_version
 
 ROOT = Path(__file__).parent.parent.parent
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """The files that state a version."""
-    for place in ("pyproject.toml", *PLACES):
-        target = tmp_path / place
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / place, target)
-    return tmp_path
 
 
 def test_the_places_agree_now() -> None:

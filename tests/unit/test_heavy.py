@@ -10,7 +10,6 @@ import pytest
 
 import dpsketch as dps
 from dpsketch._compiled.countsketch import add_weighted
-from dpsketch.cli.output import print_estimates
 from dpsketch.errors import InvalidInput
 from dpsketch.hashing import row_keys
 from dpsketch.noise import seeded_noise_for_tests_only
@@ -48,10 +47,8 @@ def test_negative_integers_are_refused_without_being_named() -> None:
 
 
 def test_bad_shapes_are_refused() -> None:
-    for changes in (
-        {"rows": 4}, {"rows": True}, {"width": 1}, {"seed": -1}, {"unit": None}, {"grid": 0}, {"key_bytes": None},
-        {"key_bytes": 65}, {"key_bytes": 2.0}, {"key_bits": 7}, {"key_bits": 65}, {"rows": 1023, "width": 2**21},
-    ):  # fmt: skip
+    wrong = ({"key_bytes": None}, {"key_bytes": 65}, {"key_bytes": 2.0}, {"key_bits": 7}, {"key_bits": 65})
+    for changes in (*wrong, {"rows": 1023, "width": 2**21}):
         with pytest.raises(InvalidInput):
             sketch(**changes)
     with pytest.raises(InvalidInput, match="not both"):
@@ -68,11 +65,9 @@ def test_keys_come_back_as_what_they_were() -> None:
         found = some.release(epsilon=1, delta=1e-6).top(threshold=1000)
     assert found.key == list(texts)[:-1]
     assert found.value == pytest.approx(list(texts.values())[:-1], abs=100)
-    numbers = {0: 5000, 1: 4000, 2**64 - 1: 3000, 2**63: 2000, 77: 1}
-    assert released(numbers, key_bits=64).top(threshold=1000).key == list(numbers)[:-1]
-    for bits in (8, 20):
-        small = {2**bits - 1: 5000, 0: 4000, 3: 3000, 100: 2}
-        assert released(small, key_bits=bits).top(threshold=1000).key == list(small)[:-1]
+    for bits in (8, 20, 64):
+        numbers = {2**bits - 1: 5000, 0: 4000, 3: 3000, 100: 2}
+        assert released(numbers, key_bits=bits).top(threshold=1000).key == list(numbers)[:-1]
     assert released({"b": 5000, "": 3000, "a": 4}, key_bytes=1).top(threshold=1000).key == ["b", ""]
 
 
@@ -81,10 +76,8 @@ def test_keys_that_are_too_long_are_counted_and_never_found() -> None:
     assert private.top(threshold=500).key == ["short"]
     assert private.too_long().value == pytest.approx(8000, abs=100)
     assert private.all_records().value == pytest.approx(9000, abs=200)
-    assert private.facts()["too_long"]["value"] == private.too_long().value
     with pytest.raises(InvalidInput, match="key_bytes=6"):
         private.estimate(["seventy"])
-    assert released({1: 5}, key_bits=64).too_long().value == 0
 
 
 def test_top_takes_a_number_a_threshold_or_candidates() -> None:
@@ -98,15 +91,12 @@ def test_top_takes_a_number_a_threshold_or_candidates() -> None:
     assert private.top(2, candidates=["key4", "key2", "no", "key6"]).key == ["key2", "key4"]
     assert private.top(threshold=3500, candidates=["key4", "no", "key6"]).key == ["key4"]
     every = private.top()
-    assert np.all(every.low < every.value)
-    assert np.all(every.value < every.high)
+    assert np.all((every.low < every.value) & (every.value < every.high))
     one_key = private.estimate(["key0"])
     assert every.high[0] - every.low[0] > one_key.high[0] - one_key.low[0]  # corrected for selection
-    for bad in ({"n": 0}, {"n": True}, {"threshold": float("nan")}, {"threshold": "3"}, {"confidence": 1}):
+    for bad in ({"n": 0}, {"threshold": float("nan")}, {"threshold": "3"}, {"confidence": 1}, {"candidates": []}):
         with pytest.raises(InvalidInput):
             private.top(**bad)
-    with pytest.raises(InvalidInput, match="candidate"):
-        private.top(3, candidates=[])
 
 
 @pytest.mark.parametrize(("space", "delta"), [({"key_bits": 64}, 1e-6), ({"key_bytes": 12}, 0.0)])
@@ -129,24 +119,23 @@ def parts(sketch: HeavyHitters) -> tuple[int, list[int], list[list[list[int]]]]:
     )
 
 
-@pytest.mark.parametrize(("key_bits", "weighted"), [(64, True), (33, False), (20, True), (16, False), (9, True)])
-def test_the_tree_of_integers_is_the_oracles(key_bits: int, weighted: bool) -> None:
-    rng = np.random.default_rng(key_bits)
-    keys = [int(key) & (2**key_bits - 1) for key in rng.integers(0, 2**64, 30, dtype=np.uint64)] + [0, 2**key_bits - 1]
-    units = rng.integers(0, 6, len(keys)).tolist() if weighted else [1] * len(keys)
-    sketch = HeavyHitters(unit=dps.per_record(max_weight=9), rows=3, width=11, key_bits=key_bits, seed=5)
-    sketch.update(np.array(keys, np.uint64), weights=units if weighted else None)
-    dense, tables = oracle.tree(oracle.Shape(3, 11, 5, key_bits, None), keys, units)
-    assert parts(sketch) == (sum(units), dense, tables)
-
-
-@pytest.mark.parametrize(("key_bytes", "weighted"), [(1, True), (3, False), (24, True)])
-def test_the_tree_of_texts_is_the_oracles(key_bytes: int, weighted: bool) -> None:
+@pytest.mark.parametrize(
+    ("space", "weighted"),
+    [({"key_bits": 64}, True), ({"key_bits": 33}, False), ({"key_bits": 9}, True), ({"key_bytes": 3}, True)],
+    ids=str,
+)
+def test_the_tree_of_records_is_the_oracles(space: dict[str, int], weighted: bool) -> None:
     """Texts that end, go on with a zero byte, or are too long for the tree are all among them."""
-    units = list(range(len(TEXTS))) if weighted else [1] * len(TEXTS)
-    sketch = HeavyHitters(unit=dps.per_record(max_weight=99), rows=3, width=11, key_bytes=key_bytes, seed=5)
-    sketch.update(pa.array(TEXTS), weights=units if weighted else None)
-    dense, tables = oracle.tree(oracle.Shape(3, 11, 5, None, key_bytes), TEXTS, units)
+    bits = space.get("key_bits")
+    keys: list[Any] = TEXTS
+    if bits is not None:
+        numbers = np.random.default_rng(bits).integers(0, 2**64, 30, dtype=np.uint64).tolist()
+        keys = [*(number & (2**bits - 1) for number in numbers), 0, 2**bits - 1]
+    units = [i % 6 for i in range(len(keys))] if weighted else [1] * len(keys)
+    sketch = HeavyHitters(unit=dps.per_record(max_weight=9), rows=3, width=11, seed=5, **space)
+    column = pa.array(keys) if bits is None else np.array(keys, np.uint64)
+    sketch.update(column, weights=units if weighted else None)
+    dense, tables = oracle.tree(oracle.Shape(3, 11, 5, bits, space.get("key_bytes")), keys, units)
     assert parts(sketch) == (sum(units), dense, tables)
 
 
@@ -182,33 +171,20 @@ def colliding(texts: bool, seed: int, count: int) -> list[int] | list[bytes]:
     raise AssertionError("no such keys")
 
 
-RNG = np.random.default_rng(1)
-REPEATED = ["", "a", "ab", "abc", "a longer one than fits", "é", *(f"key {number}" for number in range(60))]
-RECORDS = [None if number == 3 else REPEATED[number] for number in RNG.integers(0, len(REPEATED), 3_000)]
-
-
-def tables(keys: Any, **more: Any) -> list[Any]:
-    sketch = dps.HeavyHitters(unit=dps.per_record(max_weight=9), rows=3, width=64, key_bytes=8, grid=0.5)
-    sketch.update(keys, **more)
-    return list(sketch._exact().values())
-
-
-@pytest.mark.parametrize(
-    ("kind", "more"),
-    [
-        (pa.string(), {}),
-        (pa.large_string(), {"weights": RNG.uniform(0, 12, 3_000)}),
-        (pa.binary(), {"counts": RNG.integers(0, 5, 3_000)}),
-    ],
-    ids=["ones", "weights", "counts"],
-)
-def test_sums_make_the_same_tables(kind: pa.DataType, more: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces = [RECORDS[:1_000], [], RECORDS[1_000:]]
-    column = pa.chunked_array([pa.array(piece, pa.string()).cast(kind) for piece in pieces])
-    summed = tables(column, **more)
-    monkeypatch.setattr(module, "_FEWEST", 10**9)
-    for ours, alone in zip(summed, tables(column, **more), strict=True):
-        np.testing.assert_array_equal(ours, alone)
+def test_repeated_texts_are_summed_to_the_same_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In pieces, one of them empty, with nulls and weights that are clipped."""
+    rng = np.random.default_rng(1)
+    texts = ["", "a", "ab", None, "a longer one than fits", "é", *(f"key {number}" for number in range(60))]
+    records = [texts[number] for number in rng.integers(0, len(texts), 3_000)]
+    pieces = [records[:1_000], [], records[1_000:]]
+    column = pa.chunked_array([pa.array(piece, pa.large_string()) for piece in pieces])
+    contents = []
+    for fewest in (module._FEWEST, 10**9):
+        monkeypatch.setattr(module, "_FEWEST", fewest)
+        sketch = dps.HeavyHitters(unit=dps.per_record(max_weight=9), rows=3, width=64, key_bytes=8, grid=0.5)
+        sketch.update(column, weights=np.random.default_rng(1).uniform(0, 12, 3_000))
+        contents.append(parts(sketch))
+    assert contents[0] == contents[1]
 
 
 SCALE = 20.0
@@ -227,14 +203,11 @@ def level(counts: np.ndarray, rows: int, width: int, *, last: bool, seed: int) -
 LAWS = {
     "zipf": (np.floor(20_000 / np.arange(1, 3001) ** 1.05), 5, 1024, 300.0),
     "equal": (np.full(400, 3000.0), 5, 1024, 300.0),
-    "three rows": (np.floor(20_000 / np.arange(1, 1001) ** 1.05), 3, 1024, 500.0),
     "noise": (np.zeros(0), 7, 1024, 60.0),
 }
 
 
-@pytest.mark.parametrize(
-    ("law", "last"), [("zipf", True), ("zipf", False), ("equal", False), ("three rows", True), ("noise", True)]
-)
+@pytest.mark.parametrize(("law", "last"), [("zipf", True), ("zipf", False), ("equal", False), ("noise", True)])
 def test_a_level_passes_whom_the_slow_search_passes(law: str, last: bool) -> None:
     """They may differ by prefixes within three errors of what is needed, and by no others."""
     counts, rows, width, threshold = LAWS[law]
@@ -279,25 +252,11 @@ def test_three_crowded_rows_list_no_key_that_is_not_there() -> None:
     assert all(truth.get(key, 0) > 0 for key in found.key)
 
 
-def test_a_search_tells_how_far_it_is() -> None:
-    sketch = dps.HeavyHitters(unit=dps.per_record(), key_bytes=8, rows=5, width=512, seed=1)
-    sketch.update(["abcdefgh"] * 5000)
-    private = sketch.release(epsilon=1.0, delta=1e-6)
-    told: list[tuple[int, int]] = []
-    found = private.top(progress=lambda done, most: told.append((done, most)))
-    levels = len(private.tables)
-    assert found.key == ["abcdefgh"]
-    assert told[-levels:] == [(level + 1, levels) for level in range(levels)]
-    assert private.top(progress=lambda done, most: told.append((0, 0))).key == found.key
-    assert (0, 0) not in told
-
-
-@pytest.mark.parametrize("rows", [5, pytest.param(7, marks=pytest.mark.full)])
-def test_two_thousand_equal_keys_are_all_found(rows: int) -> None:
+def test_two_thousand_equal_keys_are_all_found() -> None:
     """Half as many as the table is wide, of 32 bits. Without a second and third look five rows miss one of them: heavy
     keys hide it in most rows, and of those some were hidden themselves."""
     keys = np.random.default_rng(1).choice(2**32, 2000, replace=False)
-    private = searched(keys, np.full(2000, 5000), rows, 4096, bits=32)
+    private = searched(keys, np.full(2000, 5000), 5, 4096, bits=32)
     found = private.top()
     assert private.lowest_threshold < 300
     assert set(found.key) == set(keys.tolist())
@@ -322,34 +281,22 @@ def test_a_list_is_no_shorter_than_one_interval_for_all_would_make_it() -> None:
     assert np.all(inside.half_widths(0.95) <= 1.1 * alone)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_one_row_lists_no_key_that_is_not_there(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    keys = rng.choice(2**24, 3000, replace=False)
+def test_one_row_lists_no_key_that_is_not_there() -> None:
+    keys = np.random.default_rng(0).choice(2**24, 3000, replace=False)
     counts = np.floor(1e5 / np.arange(1, 3001) ** 1.05).astype(np.int64)
-    private = searched(keys, counts, 1, 1024, seed)
-    found = private.top()
-    truth = dict(zip(keys.tolist(), counts.tolist(), strict=True))
-    assert all(low <= truth.get(key, 0) <= high for key, _, low, high in found.rows())
-    assert set(found.key) <= set(truth)
-    assert found.key == []
+    private = searched(keys, counts, 1, 1024, 0)
+    assert private.top().key == []
     assert "rows=3" in private.top(threshold=1000).note
 
 
-def test_a_search_without_a_result_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    keys = np.arange(100)
-    private = searched(keys, np.full(100, 3), 5, 1024)
+def test_a_search_without_a_result_says_why() -> None:
+    private = searched(np.arange(100), np.full(100, 3), 5, 1024)
     found = private.top()
     assert found.key == []
     assert found.note.startswith("no key passes ")
     assert "told from nothing" in found.note
     assert found.note in repr(found)
-    above = private.top(threshold=10 * private.lowest_threshold)
-    assert "the threshold asked for" in above.note
-    print_estimates(found, private.guarantee, as_json=False)
-    print_estimates(found, private.guarantee, as_json=True)
-    shown = capsys.readouterr()
-    assert (shown.out + shown.err).count("o key passes") == 2
+    assert "the threshold asked for" in private.top(threshold=10 * private.lowest_threshold).note
 
 
 def test_a_heavy_prefix_survives_beside_one_that_no_row_tells_from_it() -> None:

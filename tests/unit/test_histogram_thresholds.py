@@ -13,6 +13,7 @@ import pytest
 from scipy.special import log_ndtr, ndtr
 
 from dpsketch.accounting import gaussian_delta
+from dpsketch.laws.joint import gaussian_excess, joint_delta
 from dpsketch.laws.rounds import WEIGHT_ONE, unit_weights
 from dpsketch.laws.thresholds import CountThreshold
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
@@ -70,123 +71,90 @@ def both_ways(law: Law, cutoff: int, epsilon: float, one: Iterable[int], other: 
     return max(excess(law, cutoff, epsilon, one, other), excess(law, cutoff, epsilon, other, one))
 
 
-# Truncated Laplace.
+def threshold(form: str, epsilon: float, delta: float, weight: int, replace: bool) -> CountThreshold:
+    if form == "truncated":
+        return truncated_laplace(epsilon, delta, 1, replace)
+    return (plain_laplace if form == "laplace" else gaussian)(epsilon, delta, 1, weight, replace)
 
 
-@pytest.mark.parametrize(("epsilon", "delta", "bound", "worst"), [(0.5, 1e-4, 16, 8.218e-5), (1.0, 1e-6, 14, 3.843e-7)])
-def test_truncated_noise_hides_one_record_more_or_less(epsilon: float, delta: float, bound: int, worst: float) -> None:
-    found = truncated_laplace(epsilon, delta, 1, False)
-    assert (found.noise, found.cutoff) == (TruncatedLaplace(epsilon, bound), bound + 1)
-    counts = range(3 * bound + 5)
-    exact = max(both_ways(found.noise, found.cutoff, epsilon, [c + 1], [c]) for c in counts)
-    assert exact == pytest.approx(worst, rel=1e-3)
-    assert found.delta == pytest.approx(exact, rel=1e-9)
+def near(law: Law, cutoff: int, weight: int) -> list[int]:
+    """Counts without the unit: none, few, about the cutoff, and so far above that they are always listed."""
+    return [0, 1, cutoff - weight, cutoff, cutoff + math.ceil(15 * math.sqrt(law.variance)), 3 * cutoff]
+
+
+@pytest.mark.parametrize(
+    ("form", "epsilon", "delta", "weight"),
+    [
+        ("truncated", 0.5, 1e-4, 1),
+        ("truncated", 1.0, 1e-6, 1),
+        ("laplace", 3.0, 1e-5, 10),
+        ("laplace", 0.01, 0.1, 1),
+    ],
+)
+def test_a_threshold_hides_one_unit_more_or_less(form: str, epsilon: float, delta: float, weight: int) -> None:
+    """Its δ is what the enumeration comes to, and a cutoff of one less would pass what was asked."""
+    found = threshold(form, epsilon, delta, weight, False)
+    moves = {1, weight // 2 + 1, weight}
+
+    def largest(law: Law, cutoff: int) -> float:
+        counts = near(law, cutoff, weight) if form == "laplace" else range(3 * found.cutoff + 2)
+        return max(both_ways(law, cutoff, epsilon, [c + moved], [c]) for c in counts for moved in moves)
+
+    exact = largest(found.noise, found.cutoff)
+    assert found.delta == pytest.approx(exact, rel=1e-9 if form == "truncated" else 1e-6)
+    assert exact <= found.delta <= delta < largest(found.noise, found.cutoff - 1)
+    if isinstance(found.noise, TruncatedLaplace):  # nor would a smaller bound do
+        assert found.cutoff == found.noise.bound + 1
+        assert largest(TruncatedLaplace(epsilon, found.noise.bound - 1), found.noise.bound) > delta
+
+
+# How near the exact δ is to the stated one, and how many times δ a threshold for one unit more or less would have.
+@pytest.mark.parametrize(
+    ("form", "epsilon", "delta", "weight", "near_by", "twin"),
+    [
+        ("truncated", 1.0, 1e-3, 1, 1e-9, 100),
+        ("truncated", 1.0, 1e-6, 1, 1e-9, 100),
+        ("laplace", 2.0, 1e-3, 3, 1e-6, 1),
+        ("laplace", 0.05, 0.2, 1, 1e-6, 0),
+        ("gaussian", 1.0, 1e-3, 1, 0.1, 3),
+        ("gaussian", 2.0, 1e-4, 3, 0.1, 3),
+    ],
+)
+def test_a_threshold_hides_which_unit_it_was(
+    form: str, epsilon: float, delta: float, weight: int, near_by: float, twin: float
+) -> None:
+    found, added = (threshold(form, epsilon, delta, weight, replace) for replace in (True, False))
+
+    def largest(law: Law, cutoff: int) -> float:
+        counts = near(law, cutoff, weight)
+        pairs = product(counts, counts)
+        return max(excess(law, cutoff, epsilon, [a + weight, b], [a, b + weight]) for a, b in pairs)
+
+    exact = largest(found.noise, found.cutoff)
     assert exact <= found.delta <= delta
-    lower = max(both_ways(found.noise, found.cutoff - 1, epsilon, [c + 1], [c]) for c in counts)
-    smaller = max(both_ways(TruncatedLaplace(epsilon, bound - 1), bound, epsilon, [c + 1], [c]) for c in counts)
-    assert lower > delta
-    assert smaller > delta
-
-
-@pytest.mark.parametrize(("epsilon", "delta", "bound", "worst"), [(1.0, 1e-3, 13, 7.371e-4), (1.0, 1e-6, 27, 6.716e-7)])
-def test_truncated_noise_hides_which_record_it_was(epsilon: float, delta: float, bound: int, worst: float) -> None:
-    found = truncated_laplace(epsilon, delta, 1, True)
-    assert (found.noise, found.cutoff) == (TruncatedLaplace(epsilon / 2, bound), bound + 1)
-    counts = [0, 1, bound, 2 * bound, 3 * bound + 2]
-
-    def largest(threshold: CountThreshold) -> float:
-        return max(
-            excess(threshold.noise, threshold.cutoff, epsilon, [a + 1, b], [a, b + 1])
-            for a, b in product(counts, counts)
-        )
-
-    exact = largest(found)
-    assert exact == pytest.approx(worst, rel=1e-3)
-    assert found.delta == pytest.approx(exact, rel=1e-9)
-    assert exact <= found.delta <= delta
-    assert largest(truncated_laplace(epsilon, delta, 1, False)) > 100 * delta
-
-
-# Plain Laplace.
-
-
-@pytest.mark.parametrize(("epsilon", "delta", "weight"), [(3.0, 1e-5, 10), (0.01, 0.1, 1)])
-def test_laplace_noise_hides_one_unit_more_or_less(epsilon: float, delta: float, weight: int) -> None:
-    found = plain_laplace(epsilon, delta, 1, weight, False)
-
-    def largest(cutoff: int) -> float:
-        counts = [0, 1, cutoff - weight, cutoff, 3 * cutoff]
-        return max(
-            both_ways(found.noise, cutoff, epsilon, [c + moved], [c])
-            for c in counts
-            for moved in {1, weight // 2 + 1, weight}
-        )
-
-    assert found.delta == pytest.approx(largest(found.cutoff), rel=1e-6)
-    assert largest(found.cutoff) <= found.delta <= delta < largest(found.cutoff - 1)
-
-
-@pytest.mark.parametrize(("epsilon", "delta", "weight"), [(2.0, 1e-3, 3), (0.05, 0.2, 1)])
-def test_laplace_noise_hides_which_unit_it_was(epsilon: float, delta: float, weight: int) -> None:
-    found = plain_laplace(epsilon, delta, 1, weight, True)
-
-    def largest(threshold: CountThreshold) -> float:
-        counts = [0, 1, threshold.cutoff - weight, threshold.cutoff, 2 * threshold.cutoff]
-        return max(
-            excess(threshold.noise, threshold.cutoff, epsilon, [a + weight, b], [a, b + weight])
-            for a, b in product(counts, counts)
-        )
-
-    exact = largest(found)
-    assert exact <= found.delta <= delta
-    assert found.delta == pytest.approx(exact, rel=1e-6)
-    if delta < epsilon / 2:
-        assert largest(plain_laplace(epsilon, delta, 1, weight, False)) > delta
-
-
-# Gaussian.
+    assert exact == pytest.approx(found.delta, rel=near_by)
+    assert largest(added.noise, added.cutoff) > twin * delta
+    if form == "gaussian":
+        assert exact > 0.9 * delta
+        assert largest(found.noise, found.cutoff - 1) > delta
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "worst"), [(1.0, 1e-3, 9.79e-4), (1.0, 1e-5, 9.64e-6)])
 def test_gaussian_noise_hides_a_user_with_two_keys(epsilon: float, delta: float, worst: float) -> None:
     found = gaussian(epsilon, delta, 2, 1, False)
-    assert isinstance(found.noise, RoundedGaussian)
 
     def largest(cutoff: int) -> float:
         counts = [0, 1, cutoff - 2, cutoff, cutoff + 5, cutoff + math.ceil(15 * found.noise.variance**0.5)]
-        return max(
-            both_ways(found.noise, cutoff, epsilon, [a + 1, b + 1], [a, b])
-            for a, b in product(counts, counts)
-            if a <= b
-        )
+        pairs = [(a, b) for a, b in product(counts, counts) if a <= b]
+        return max(both_ways(found.noise, cutoff, epsilon, [a + 1, b + 1], [a, b]) for a, b in pairs)
 
     exact = largest(found.cutoff)
     assert exact == pytest.approx(worst, rel=0.01)
     assert exact <= found.delta <= delta < largest(found.cutoff - 1)
 
 
-@pytest.mark.parametrize(("epsilon", "delta", "weight"), [(1.0, 1e-3, 1), (2.0, 1e-4, 3)])
-def test_gaussian_noise_hides_which_unit_it_was(epsilon: float, delta: float, weight: int) -> None:
-    found = gaussian(epsilon, delta, 1, weight, True)
-
-    def largest(threshold: CountThreshold, cutoff: int) -> float:
-        counts = [0, 1, cutoff - 2, cutoff, cutoff + math.ceil(15 * threshold.noise.variance**0.5)]
-        return max(
-            excess(threshold.noise, cutoff, epsilon, [a + weight, b], [a, b + weight])
-            for a, b in product(counts, counts)
-        )
-
-    assert 0.9 * delta < largest(found, found.cutoff) <= found.delta <= delta < largest(found, found.cutoff - 1)
-    add_remove = gaussian(epsilon, delta, 1, weight, False)
-    assert largest(add_remove, add_remove.cutoff) > 3 * delta
-
-
 def test_blocks_of_many_keys_are_rounded_up() -> None:
     """Beyond 256 keys they are looked at in blocks: a little worse than one by one, never better."""
-    from scipy.special import log_ndtr
-
-    from dpsketch.laws.joint import gaussian_excess
-
     found = gaussian(1.0, 1e-5, 1000, 1, True)
     assert isinstance(found.noise, RoundedGaussian)
     sigma = found.noise.sigma
@@ -203,10 +171,6 @@ def test_blocks_of_many_keys_are_rounded_up() -> None:
 @pytest.mark.parametrize(("epsilon", "leak", "shift"), [(0.3, 0.5, 1.0), (2.0, 0.01, 0.3), (0.3, 2.0, 0.0)])
 def test_the_joint_formula_against_its_two_laws(epsilon: float, leak: float, shift: float) -> None:
     """Names and noise as cells of their own: a name that shows, or a Gaussian cut into cells of a two-hundredth."""
-    from scipy.special import ndtr
-
-    from dpsketch.laws.joint import joint_delta
-
     edges = np.concatenate([[-np.inf], np.arange(-9, 11, 0.005), [np.inf]])
 
     def law(name: int, chance: float, centre: float) -> Floats:
@@ -228,17 +192,6 @@ def test_the_joint_formula_against_its_two_laws(epsilon: float, leak: float, shi
 
 
 # The choice.
-
-
-def test_few_keys_take_the_least_cutoff() -> None:
-    assert choose(1.0, 1e-6, 1, 1, False).form == "truncated"
-    assert choose(1.0, 1e-5, 2, 1, False).form == "truncated"
-    assert choose(1.0, 1e-5, 3, 1, False).form == "gaussian"
-    assert choose(3.0, 1e-5, 1, 10, False).form == "laplace"
-    assert choose(1.0, 1e-5, 4, 5, True).form == "gaussian"
-    assert choose(1.0, 1e-5, 2, 1, False, names_only=True).form == "truncated"
-    assert choose(1.0, 1e-5, 30, 1, False).form == "rounds"
-    assert choose(0.5, 1e-5, 30, 1, False).form == "weighted"
 
 
 @pytest.mark.parametrize("epsilon", [1e-7, 0.5, 3.0, 20.0])
@@ -318,8 +271,8 @@ def test_two_rounds_hide_a_user_whatever_it_holds_in_each() -> None:
 @pytest.mark.parametrize(("epsilon", "delta", "cap"), [(0.1, 1e-5, 1), (1.0, 1e-5, 100), (3.0, 1e-9, 10)])
 def test_names_of_all_rounds_together_show_no_more_often_than_delta(epsilon: float, delta: float, cap: int) -> None:
     """Users whose keys are all novel in every round, and what the counts would cost on top."""
+    weights = unit_weights(cap)[1:]
     for found in (rounds(epsilon, delta, cap, False), weighted(epsilon, delta, cap, False)):
-        weights = unit_weights(cap)[1:]
         hidden = sum(
             (np.arange(1, cap + 1) * log_ndtr((cutoff - weights - 0.5) / law.sigma)).min()
             for law, cutoff in zip(found.noises, found.cutoffs, strict=True)

@@ -1,8 +1,7 @@
-"""The table of kinds agrees with the classes it names; files of every kind that an earlier version wrote are read."""
+"""A release of every kind answers what its row says; files of every kind that an earlier version wrote are read."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import subprocess
 import sys
@@ -21,7 +20,6 @@ from dpsketch.server.models import ReleaseView, ReleaseWhole
 from dpsketch.server.releases import Served
 from kind_vectors import FOLDER, answers, plain
 
-# One vector of each kind, of those with whole numbers as keys where there are several.
 # One vector of each kind; of histograms the one that has whole numbers as keys.
 VECTORS = {name: name for name in KINDS} | {"histogram": "histogram-user"}
 KEY = {"local": "a", "table": "k1", "histogram-votes": "the key of number 1"}  # elsewhere 2
@@ -31,25 +29,9 @@ ASKED: dict[str, list[Any]] = {"keys": [], "range": ["1:2", "50%"], "point": ["0
 @pytest.fixture(scope="module")
 def made() -> dict[str, Release]:
     found = {name: dps.load(FOLDER / f"{vector}.dps") for name, vector in VECTORS.items()}
-    kernel = dps.kernels.Euclidean(dim=2, bandwidth=1.0)  # that of the vector has no bounds, and no picture
+    kernel = dps.kernels.Euclidean(dim=2, bandwidth=1.0)
     plane = dps.DensitySketch(kernel=kernel, rows=20, unit=dps.per_record(), bounds=[(0, 1), (0, 1)])
-    return found | {"density": plane.release(epsilon=4.0, delta=1e-6)}
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_row_names_what_exists(name: str) -> None:
-    row = KINDS[name]
-    assert row.name == name
-    assert issubclass(row.private, Release)
-    assert row.sensitive is None or row.sensitive.__module__.startswith("dpsketch.sketches.")
-    assert row.spec is None or (row.spec.from_json and row.sensitive.from_spec)
-    if row.questions:
-        assert row.plan_path is not None
-        assert row.suits
-        assert KINDS[row.command or name].has_command
-    if row.instead is not None:
-        assert set(row.questions) <= set(KINDS[row.instead].questions)
-        assert KINDS[row.instead].instead is None
+    return found | {"density": plane.release(epsilon=4.0, delta=1e-6)}  # that of the vector has no bounds to draw
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -87,31 +69,6 @@ def test_a_release_is_drawn_and_described(made: dict[str, Release], name: str, t
     ReleaseWhole.model_validate(served.whole() | place)
 
 
-@pytest.mark.parametrize(("name", "own"), [("counts", "sketches.countsketch"), ("local", "local")])
-def test_a_query_loads_its_own_kind_only(made: dict[str, Release], name: str, own: str, tmp_path: Path) -> None:
-    made[name].save(tmp_path / "it.dps")
-    asked = ["2", "--key-type", "int"] if name == "counts" else ["a"]
-    script = f"""
-import sys
-sys.argv = ["dpsketch", "query", {str(tmp_path / "it.dps")!r}, *{asked!r}]
-from dpsketch.cli import main
-try:
-    main()
-except SystemExit as end:
-    assert not end.code, end.code
-print("LOADED", *sys.modules)
-"""
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    loaded = set(run.stdout.split("LOADED", 1)[1].split())
-    homes = {f"sketches.{each.sensitive.__module__.split('.')[2]}" for each in KINDS.values() if each.sensitive}
-    homes = homes - {"sketches.continual"} | {"local"}
-    assert {home for home in homes if f"dpsketch.{home}" in loaded} == {own}
-    assert not loaded & {"pandas", "polars", "matplotlib", "duckdb", "dp_accounting", "dpsketch.cli.run"}
-    if name == "counts":
-        # A few keys are hashed and read without the compiler, and a table of many cells needs no special function.
-        assert not loaded & {"numba", "scipy"}
-
-
 RELEASES = sorted(FOLDER.glob("*.dps"))
 SKETCHES = sorted(FOLDER.glob("*.sketch"))
 
@@ -137,28 +94,22 @@ def test_a_sketch_is_written_again(path: Path) -> None:
     assert sketch.to_sensitive_bytes(**secret) == path.read_bytes()
 
 
-@pytest.mark.parametrize("all_files", [False, pytest.param(True, marks=pytest.mark.full)])
-def test_a_file_is_read_where_no_other_was(all_files: bool, tmp_path: Path) -> None:
-    """Each in a process of its own: vectors, windows of streams of every kind and design, sums and merges.
-
-    The quick suite takes one file of each module of laws.
-    """
+def test_a_file_is_read_where_no_other_was(tmp_path: Path) -> None:
+    """Each in a process of its own: one file of each module of laws, windows of streams, sums and merges."""
     unit = dps.per_record()
     made: dict[str, Any] = {}
-    counted = [dps.RangeSketch(bits=6, unit=unit), dps.HeavyHitters(rows=3, width=8, key_bits=16, unit=unit)]
-    designs = ("recurrence", "banded", "blocks", "pan-private")
-    for number, (sketch, design) in enumerate(itertools.product(counted, designs)):
-        if all_files or number in (0, 3, 5, 6):
-            stream = dps.ContinualSketch(sketch, days=4, epsilon=1.0, delta=1e-6, design=design)  # type: ignore[arg-type]
-            made[f"{design} {sketch.kind}"] = stream.publish_day()
-            made[f"{design} {sketch.kind} series"] = stream.series()
+    ranges = dps.RangeSketch(bits=6, unit=unit)
+    heavy = dps.HeavyHitters(rows=3, width=8, key_bits=16, unit=unit)
+    for sketch, design in ((ranges, "recurrence"), (ranges, "pan-private"), (heavy, "banded"), (heavy, "blocks")):
+        stream = dps.ContinualSketch(sketch, days=4, epsilon=1.0, delta=1e-6, design=design)  # type: ignore[arg-type]
+        made |= {design: stream.publish_day(), f"{design} series": stream.series()}
     counts = [dps.CountSketch(rows=3, width=8, unit=unit).release(epsilon=1.0, delta=1e-6) for _ in range(2)]
     bitmaps = [dps.DistinctSketch(buckets=16, unit=unit).release_mergeable(epsilon=1.0) for _ in range(2)]
     made |= {"sum": counts[0] + counts[1], "merged bitmaps": bitmaps[0].merge(bitmaps[1])}
     for name, release in made.items():
         release.save(tmp_path / f"{name}.dps")
     few = ("series", "counts-share", "density", "distinct-bitmap", "heavy", "local", "moments", "sparse", "table.")
-    vectors = [path for path in RELEASES + SKETCHES if all_files or path.name.startswith(few)]
+    vectors = [path for path in RELEASES + SKETCHES if path.name.startswith(few)]
     script = Path(__file__).parents[1] / "alone.py"
     command = [sys.executable, script, *vectors, *tmp_path.iterdir()]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

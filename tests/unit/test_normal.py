@@ -1,15 +1,16 @@
-"""The normal law without SciPy: held to arbitrary precision."""
+"""The normal law and Student's without SciPy: held to arbitrary precision."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+import pytest
 from mpmath import mp, mpf
 
 from dpsketch._compiled.normal import upper_quantiles
 from dpsketch.accounting.gaussian import gaussian_epsilon, gaussian_mu
-from dpsketch.distributions import scaled_tail, upper_quantile
+from dpsketch.distributions import scaled_tail, student_quantile, upper_quantile
 
 
 def test_quantiles_are_right_from_the_middle_to_the_smallest_double() -> None:
@@ -48,3 +49,21 @@ def test_gaussian_costs_are_found_from_the_smallest_to_the_largest() -> None:
             mu = gaussian_mu(epsilon, delta)
             assert gaussian_epsilon(mu, delta) <= epsilon
             assert gaussian_epsilon(math.nextafter(mu * (1 + 1e-12), math.inf), delta) > epsilon or mu == 0
+
+
+CONFIDENCES = (1e-3, 0.1, 0.45, 0.5, 0.55, 0.9, 0.95, 0.999, 1 - 1e-6, 1 - 1e-9, 1 - 1e-12, 1 - 2e-15, 1 - 2**-53)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 2.5, 3, 4, 8, 17, 100, 9_999, 1e5])
+def test_students_quantile_is_right_to_a_millionth_of_a_millionth(freedom: float) -> None:
+    """A point moved by 1e-12 of itself either way lies on the other side of the level."""
+
+    def beyond(point: mpf) -> mpf:
+        """How likely Student's variable passes a point, by its density's own integral in closed form."""
+        return mp.betainc(mpf(freedom) / 2, 0.5, 0, freedom / (freedom + point**2), regularized=True) / 2
+
+    with mp.workdps(40):
+        for confidence in CONFIDENCES:
+            tail = (1 - confidence) / 2
+            found = mpf(student_quantile(freedom, tail))
+            assert beyond(found * (1 + mpf("1e-12"))) < tail < beyond(found * (1 - mpf("1e-12")))

@@ -1,10 +1,8 @@
-"""Faults that few inputs met: in files, features, answers and the lists of the service."""
+"""Faults that few inputs met: in files, in features, and in the housekeeping of the service."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import weakref
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,9 +14,7 @@ import pytest
 import dpsketch as dps
 from dpsketch.errors import FileRefused, SourceError
 from dpsketch.server import service
-from dpsketch.server.releases import Releases, Served
 from dpsketch.sources import Columns, formats, open_source
-from tests.effort import instructions
 
 
 @pytest.mark.parametrize("features", ["series", "nystrom"])
@@ -36,30 +32,6 @@ def test_points_far_from_zero_are_told_apart(features: Any) -> None:
     found = sketch.release(epsilon=8.0, delta=1e-6).estimate(points[500:501], confidence=0.9999)
     truth = kernel.similarity(points[500:501], points).sum()
     assert found.low[0] <= truth <= found.high[0] < 50
-
-
-def _shelf(count: int, release: Any) -> Releases:
-    releases = Releases(None)  # type: ignore[arg-type]
-    for number in range(count):
-        releases._put(Served(f"{number:016x}", f"visits {number % 4}", "histogram", 1, None, float(number), release))
-    return releases
-
-
-def test_the_list_of_many_releases_grows_with_their_number_and_survives_changes() -> None:
-    """Ten times as many releases are ten times the work (a look at all of them for each would be 100 times)."""
-    release = dps.Histogram(unit=dps.per_record()).release(epsilon=1.0, delta=0, keys=[1])
-    releases = _shelf(400, release)
-    assert instructions(releases.views) < 11 * instructions(_shelf(40, release).views)
-    views = releases.views()
-    assert [(each["version"], each["versions"]) for each in views[:2]] == [(100, 100), (99, 100)]
-    assert all(views[i] == releases.view(releases.get(views[i]["id"])) for i in (0, 1, 99, 399))
-    gone = releases.get(views[0]["id"])
-    before = releases.changes
-    with releases._lock:
-        del releases._all[gone.id]
-    assert releases.view(gone)["version"] == 100  # as it was when it was looked up
-    releases._put(gone)
-    assert releases.changes == before + 1
 
 
 def test_housekeeping_goes_on_after_whatever_failed() -> None:
@@ -115,23 +87,6 @@ def test_a_quote_within_a_name_opens_nothing(tmp_path: Path, header: bytes, row:
         after = _keys(tmp_path / "a.csv", b"\n".join([header, *held]))
         assert not before - after
         assert (after - before).total() == 1
-
-
-def test_a_large_answer_is_off_the_disk_once_a_newer_one_is_kept() -> None:
-    from dpsketch.server.answers import LARGE, Answers, file_response
-    from dpsketch.server.telemetry import Metrics
-
-    async def ask() -> None:
-        answers = Answers(1e9, 60.0, Metrics())
-        seen = [
-            weakref.ref(await answers.answer("me", True, b"q", lambda: file_response(bytes(LARGE), {}), v))
-            for v in (1, 2)
-        ]
-        gc.collect()
-        assert [each() is None for each in seen] == [True, False]
-        answers.stop()
-
-    asyncio.run(ask())
 
 
 @pytest.mark.parametrize("row", [b"", b'z,"z"\n', b'z,z"\n'])

