@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import dpsketch as dps
 from dpsketch import files, noise
-from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
-from dpsketch.hashing import fingerprint, text_fingerprints
-from dpsketch.sketches.countsketch import ContinualCountSketch, PrivateCountSketch
+from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
+from dpsketch.sketches.countsketch import ContinualCountSketch
 from ledgers import begun
 
 DESIGNS = ["recurrence", "banded", "daily", "blocks", "tree", "pan-private"]
@@ -96,25 +93,6 @@ def test_shared_noise_is_known() -> None:
         assert change.noise_scale**2 < 0.8 * (total.noise_scale**2 + sketch.between(1, 39).noise_scale ** 2)
 
 
-def test_answers_of_one_stream_combine_and_keep_its_guarantee(tmp_path: Path) -> None:
-    sketch = make(30)
-    for _ in range(14):
-        sketch.day([1, 2, 3])
-    change = sketch.between(8, 14) - sketch.between(1, 7)
-    assert change.guarantee == sketch.guarantee
-    assert change.signed
-    change.save(tmp_path / "change.dps")
-    loaded = dps.load(tmp_path / "change.dps")
-    assert isinstance(loaded, PrivateCountSketch)
-    assert loaded.noise_scale == change.noise_scale
-    assert str(loaded.estimate([1])) == str(change.estimate([1]))
-    back = loaded + sketch.between(1, 7)
-    np.testing.assert_allclose(back.table, sketch.between(8, 14).table, atol=1e-6)
-    assert back.noise_scale == pytest.approx(sketch.between(8, 14).noise_scale)
-    nothing = sketch.total() - sketch.total()
-    assert (nothing.noise_scale, float(np.abs(nothing.table).max())) == (0, 0)
-
-
 @pytest.mark.parametrize("design", DESIGNS)
 def test_a_publication_is_never_drawn_again(design: str) -> None:
     sketch = make(8, design=design)
@@ -145,8 +123,7 @@ def test_streams_that_published_the_same_are_two_streams(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("grid", [1e-3, 1e-9])
-@pytest.mark.parametrize(("days", "objective"), [(365, "balanced"), (10_000, "totals")])
+@pytest.mark.parametrize(("days", "objective", "grid"), [(365, "balanced", 1e-9), (10_000, "totals", 1e-3)])
 def test_weights_on_a_fine_grid_have_room(days: int, objective: str, grid: float) -> None:
     """A day's table is held to what its design has room for: a design is chosen that has it."""
     sketch = make(days, unit=dps.per_record(max_weight=1000), grid=grid, objective=objective)
@@ -190,15 +167,6 @@ def test_what_is_dropped_of_a_user_follows_from_their_own_records() -> None:
     assert np.abs(published[0] - published[1]).sum(axis=(1, 2)).tolist() == [3, 0, 3, 0, 0, 0]
 
 
-def test_a_moment_is_taken_for_its_date() -> None:
-    """A state whose first day was a moment could not be read again."""
-    sketch = again(make(3, first_day=datetime(2026, 11, 15, 23, 30)))
-    assert sketch.first_day == date(2026, 11, 15)
-    assert sketch.number_of(datetime(2026, 11, 17, 1)) == sketch.number_of("2026-11-17") == 3
-    sketch.day([1])
-    assert sketch.curve(1).key == ["2026-11-15"]
-
-
 def test_streams_without_an_end() -> None:
     sketch = make(None)
     sketch.day([1])
@@ -208,32 +176,6 @@ def test_streams_without_an_end() -> None:
         make(None, unit=dps.per_user(1))
     with pytest.raises(InvalidInput, match="need an end"):
         make(None, epsilon=1.0, delta=0)
-
-
-@pytest.mark.parametrize(("level", "design"), [("record", "banded"), ("user", "recurrence")])
-def test_a_state_whose_noise_does_not_pay_is_refused(design: Any, level: str) -> None:
-    """The sensitivity is worked out anew from what the file says of its design, days and units."""
-    user = {"unit": dps.per_user(2), "user_days": 3, "days_apart": 2} if level == "user" else {}
-    sketch = make(30, design=design, **user)
-    document = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
-    receipt = document.header["receipt"]
-    (law,) = receipt["laws"]
-    drawn = law["design"]
-    forgeries: list[dict[str, Any]] = [
-        {"noise": {**law["noise"], "sigma": law["noise"]["sigma"] * 0.99}},
-        {"design": {"type": "Banded", "bands": [2**20, 2**19]}},
-        {"horizon": 2},
-        {"scales": [2]},
-    ]
-    if level == "user":
-        forgeries += [{"design": {**drawn, "gains": [gain * 5 // 4 for gain in drawn["gains"]]}}]
-        forgeries += [{"design": {**drawn, "scale": 15}}, {"days": 1}, {"apart": 30}]
-    headers = [{"receipt": {**receipt, "laws": [{**law, **forged}]}} for forged in forgeries] + [{"days": 2**20}]
-    if level == "user":
-        headers += [{"limits": limits} for limits in (None, [None, 1], [30, 1], [3, 1])]
-    for header in headers:
-        with pytest.raises(DpsketchError):
-            dps.ContinualSketch.from_document(replace(document, header={**document.header, **header}))
 
 
 def test_forged_visits_are_refused() -> None:
@@ -284,18 +226,6 @@ def test_days_that_there_are_not_are_refused() -> None:
             sketch.between(first, last)
 
 
-def test_seeded_noise_is_never_called_private() -> None:
-    sketch = make(4)
-    before = sketch.day([1])
-    with noise.seeded_noise_for_tests_only(1):
-        sketch.day([1])
-    later = sketch.day([2])
-    assert not later.guarantee.holds
-    assert not (before + later).guarantee.holds
-    assert not (later - before).guarantee.holds
-    assert not again(sketch).guarantee.holds
-
-
 def test_copies_that_went_on_apart_are_not_combined() -> None:
     """Nobody paid in a ledger that would tell them: they share their first days, and not the noise of later ones."""
     shape: Any = {"rows": 3, "width": 16, "unit": dps.per_record(), "key_type": "int", "epsilon": 1.0, "delta": 1e-6}
@@ -312,27 +242,18 @@ def test_copies_that_went_on_apart_are_not_combined() -> None:
             dps.load(files.encode(mine.to_document())) + theirs
 
 
-def pan_private(**more: object) -> dps.ContinualSketch:
-    settings = {"rows": 3, "width": 16, "unit": dps.per_record(), "epsilon": 1.0, "delta": 1e-6}
-    settings |= {"key_type": "text", **more}
-    return dps.PanPrivateCountSketch(**settings)
+def pan_private(**more: Any) -> dps.ContinualSketch:
+    shape: Any = {"rows": 3, "width": 16, "unit": dps.per_record(), "key_type": "text", "epsilon": 1.0, "delta": 1e-6}
+    return dps.PanPrivateCountSketch(**shape, **more)
 
 
 def test_a_state_goes_on_where_it_was(tmp_path: Path) -> None:
-    """The noise is not drawn again, and the guarantee and its price come along."""
+    """The guarantee and its price come along, and what was published leaves nothing behind."""
     sketch = pan_private(ledger=begun(tmp_path / "ledger.db"), dataset="visits")
-    sketch.update(["a", "b"])
-    sketch.save_sensitive(tmp_path / "state.sketch")
-    again = dps.load_sensitive(tmp_path / "state.sketch")
-    assert np.array_equal(again.snapshot(), sketch.snapshot())
-    for each in (sketch, again):
-        each.update(["a"])
-    assert np.array_equal(again.snapshot(), sketch.snapshot())
+    again = dps.load_sensitive(sketch.to_sensitive_bytes())
     one, other = sketch.publish(), again.publish()
-    assert one.guarantee == other.guarantee
-    assert one.charge == other.charge
-    assert one.noise_scale == other.noise_scale
-    assert not dps.load_sensitive(again.to_sensitive_bytes())._stream.state.any()  # nothing is left of it
+    assert (one.guarantee, one.charge, one.noise_scale) == (other.guarantee, other.charge, other.noise_scale)
+    assert not dps.load_sensitive(again.to_sensitive_bytes())._stream.state.any()
 
 
 def test_a_merge_is_an_update() -> None:
@@ -342,38 +263,6 @@ def test_a_merge_is_an_update() -> None:
     exact = files.decode(part.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"]
     sketch.merge(part)
     assert np.array_equal(sketch.snapshot() - before, exact)
-    users, state = dps.CountSketch(rows=3, width=16, unit=dps.per_user(max_keys=2)), sketch.snapshot()
-    for other in (users, dps.DistinctSketch(unit=dps.per_record()), pan_private()):
+    for other in (dps.CountSketch(rows=3, width=16, unit=dps.per_user(max_keys=2)), pan_private()):
         with pytest.raises(SpecMismatch):
             sketch.merge(other)
-    assert np.array_equal(sketch.snapshot(), state)
-
-
-def test_fingerprints_stand_for_their_text() -> None:
-    words = pa.array(["a", None, "", "日本語"])
-    batch = fingerprint(words)
-    signed = np.zeros(4, np.int64)
-    signed[batch.kept] = batch.fingerprints.view(np.int64)
-    hashed = text_fingerprints(pa.array(signed, mask=~batch.kept))
-    for column, rows in ((hashed, words), (hashed.slice(1), words.slice(1))):
-        found, wanted = fingerprint(column, "text"), fingerprint(rows, "text")
-        assert np.array_equal(found.fingerprints, wanted.fingerprints)
-        assert found.skipped == wanted.skipped
-    with pytest.raises(SpecMismatch):
-        fingerprint(hashed, "int")
-
-
-@pytest.mark.statistical
-@pytest.mark.usefixtures("seeded")
-def test_a_state_that_was_read_back_publishes_with_fresh_noise_of_the_whole_law() -> None:
-    """Of 12,288 draws the deviation errs by .64% (one standard error); 5% is passed by chance with less than 1e-13."""
-    sketch = dps.ContinualSketch.from_sensitive_bytes(pan_private(width=4096).to_sensitive_bytes())
-    state, sigma = sketch.snapshot(), sketch._stream.law.noise.sigma
-
-    def right(fresh: np.ndarray) -> bool:
-        return bool(abs(fresh.std() / sigma - 1) < 0.05)
-
-    fresh = sketch.publish().table - state
-    assert right(fresh)
-    assert not right(fresh / 2)
-    assert right(state)  # the state's own noise came along whole
