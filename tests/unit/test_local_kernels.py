@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpsketch._compiled import local as kernels
-from dpsketch.hashing import row_keys
-from dpsketch.local import HadamardCountMean, SubsetHashing
-from dpsketch.local.bits import _hadamard_transform
+from dpsketch.local import SubsetHashing
 from dpsketch.local.protocol import People
 from dpsketch.local.tallies import Identifiers, in_order
 from oracles import local as oracle
@@ -33,21 +31,6 @@ def test_a_choice_that_would_be_biased_is_drawn_again_and_nothing_else(seeded: N
     assert redrawn[1] == buckets[1]
     assert words[0, 0] == LAST
     assert words[0, 1] != LAST
-
-
-def test_the_hadamard_transform_is_that_of_the_matrix() -> None:
-    matrix = np.array([[(-1) ** bin(i & j).count("1") for j in range(16)] for i in range(16)])
-    table = RNG.integers(-5, 5, (3, 16))
-    assert (_hadamard_transform(table) == table @ matrix).all()
-    protocol = HadamardCountMean(2.0, rows=4, width=16)
-    people = People(np.arange(51, dtype=np.int64), RNG.integers(0, 2**64, 50, dtype=np.uint64))
-    rows = RNG.integers(0, 4, 50).astype(np.uint32)
-    indices = RNG.integers(0, 16, 50).astype(np.uint32)
-    kept = protocol.decide(people, (rows, indices), np.zeros(50, np.uint64))
-    flipped = protocol.decide(people, (rows, indices), np.full(50, LAST, np.uint64))
-    columns = kernels.own_buckets(people.prints, row_keys(1, 4, "hadamard-count-mean"), rows, 16)
-    assert (1 - 2 * kept.astype(int) == matrix[indices, columns]).all()
-    assert (flipped == 1 - kept).all()
 
 
 def test_identifiers_are_a_set_and_a_refused_batch_leaves_no_trace() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import pickle
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,48 +68,33 @@ def test_collecting_and_estimating(protocol: local.LocalProtocol) -> None:
     reports = protocol.report(people(protocol, 4000))
     assert reports.column_names == ["id", *(field.name for field in protocol.fields)]
     assert len(set(reports["id"].to_pylist())) == 4000
-    assert protocol.report([]).num_rows == 0
     collector = protocol.collector()
     with pytest.raises(InvalidInput, match="no reports"):
         collector.estimate(keys(protocol))
     collector.add(reports)
-    assert "4000" in repr(collector).replace(",", "")
     assert "secret" not in repr(collector)
-    assert collector.memory >= 16 * 4000
-    found = collector.estimate(keys(protocol), confidence=0.9)
+    found, narrower = (collector.estimate(keys(protocol), confidence=each) for each in (0.9, 0.5))
     assert (found.key, found.confidence) == (keys(protocol), 0.9)
     assert (found.low <= found.value).all()
     assert (found.value <= found.high).all()
-    assert np.isfinite(found.low).all()
-    narrower = collector.estimate(keys(protocol), confidence=0.5)
     assert (narrower.high - narrower.low < found.high - found.low).all()
-    assert (narrower.value == found.value).all()
-    assert len(collector.estimate([])) == 0
-    for confidence in (0, 1, float("nan"), "x"):
-        with pytest.raises(InvalidInput):
-            collector.estimate(keys(protocol), confidence=confidence)  # type: ignore[arg-type]
-    two, both = protocol.collector(), copy.deepcopy(collector)
-    more = protocol.report(people(protocol, 20))
-    two.add(more)
-    both.add(more)
-    collector.merge(two)
-    assert state(collector) == state(both)
-    with pytest.raises(InvalidInput, match="both"):
-        collector.merge(two)
-    assert state(collector) == state(both)
-    with pytest.raises(SpecMismatch):
-        collector.merge(replace(protocol, epsilon=2.0).collector())
+    with pytest.raises(InvalidInput):
+        collector.estimate(keys(protocol), confidence=1)
+    other = protocol.collector().add(protocol.report(people(protocol, 20)))
+    collector.merge(other)
+    merged = state(collector)
+    for refused in (other, replace(protocol, epsilon=2.0).collector()):
+        with pytest.raises(DpsketchError, match=r"both|cannot merge"):
+            collector.merge(refused)
+        assert state(collector) == merged
 
 
 @every_protocol
-def test_the_spec_is_public_frozen_and_travels_as_json(protocol: local.LocalProtocol) -> None:
+def test_the_spec_is_public_and_travels_as_json(protocol: local.LocalProtocol) -> None:
     again = nonprivate_protocol_from_json(json.loads(json.dumps(protocol.to_json())))
     assert again == pickle.loads(pickle.dumps(protocol)) == protocol
-    assert again.fingerprint == protocol.fingerprint
-    assert replace(protocol, epsilon=1.5).fingerprint != protocol.fingerprint
-    with pytest.raises(FrozenInstanceError):
-        protocol.epsilon = 9.0  # type: ignore[misc]
-    for epsilon in (0, 0.0001, 21, float("nan"), True, "1", None):
+    assert again.fingerprint == protocol.fingerprint != replace(protocol, epsilon=1.5).fingerprint
+    for epsilon in (0.0001, 21, "1"):
         with pytest.raises(InvalidInput, match="epsilon"):
             replace(protocol, epsilon=epsilon)  # type: ignore[arg-type]
 
@@ -138,13 +122,10 @@ def test_reports_of_another_spec_are_refused(protocol: local.LocalProtocol) -> N
     with pytest.raises(SpecMismatch):
         collector.add(other.report(people(protocol)))
     with pytest.raises(SpecMismatch):
-        collector.add(protocol.report(people(protocol)).replace_schema_metadata(None))
-    with pytest.raises(SpecMismatch):
         other.to_bytes(protocol.report(people(protocol)))
     theirs = other.report(people(protocol, 7))
-    assert collector.receive(other.to_bytes(theirs)) == local.Received(0, 0, 7, 0)
-    assert collector.receive(other.to_objects(theirs)).other_spec == 7
-    assert collector.users == 0
+    for messages in (other.to_bytes(theirs), other.to_objects(theirs)):
+        assert collector.receive(messages) == local.Received(0, 0, 7, 0)
 
 
 @every_protocol
@@ -154,23 +135,17 @@ def test_malformed_reports_are_refused_and_never_quoted(protocol: local.LocalPro
     [good], [item] = protocol.to_bytes(reports), protocol.to_objects(reports)
     last = protocol.fields[-1].name
     bad: list[Any] = [
-        b"",
         good[:-1],
         good + b"\0",
         b"\2" + good[1:],
         good[:9] + bytes(16) + good[25:],
-        "{",
         "[" * 100_000,
-        "null",
         None,
-        {},
         {**item, "dpsketch": True},
-        {**item, "spec": 5},
         {**item, "id": "zz" * 16},
-        {**item, "id": " " * 32},
         {**item, "more": 1},
         {key: value for key, value in item.items() if key != last},
-        *({**item, last: value} for value in (-1, 2**32, 1.0, True, None, "x", [1])),
+        *({**item, last: value} for value in (-1, 2**32, 1.0, True, None, [1])),
     ]
     assert collector.receive(bad) == local.Received(0, 0, 0, len(bad))
     for field in protocol.fields:
@@ -198,11 +173,9 @@ def test_a_collector_goes_on_from_its_file_and_a_forged_one_is_refused(
     table = np.asarray(honest.arrays[first])
     forged = [
         {"ids": np.asarray(honest.arrays["ids"])[:-1]},
-        {"ids": np.zeros((50, 2), np.uint64)},
         {"ids": np.ones((50, 2), np.uint64)},
         {first: np.full_like(table, 255 if table.dtype == np.uint8 else 60_000)},
         {first: table[:-1]},
-        {first: table.astype(np.float64)},
     ]
     for changes in forged:
         document = files.Document("local", False, honest.header, {**honest.arrays, **changes})
@@ -232,15 +205,11 @@ def test_the_guarantee_names_epsilon_the_unit_and_the_relation(protocol: local.L
     "wrong",
     [
         lambda: local.SubsetHashing(1.0, 3, width=3),
-        lambda: local.SubsetHashing(1.0, 3, seed=2**53),
-        lambda: local.SubsetHashing(1.0, 3, key_type="float"),  # type: ignore[arg-type]
         lambda: local.SubsetDirect(1.0, 3, ["a", "a"]),  # type: ignore[arg-type]
         lambda: local.SampledBit(1.0, width=2**16, rows=2**16),
         lambda: local.HadamardCountMean(1.0, width=24),
         lambda: local.MultiPCMS(1.0, decoder="median"),  # type: ignore[arg-type]
         lambda: local.PrefixHeavyHitters(1.0, 1, 4, alphabet="ä"),
-        lambda: local.PrefixHeavyHitters(1.0, 1, 4, key_type="int"),
-        lambda: local.best_width(1.0, 0),
     ],
 )
 def test_senseless_parameters_are_refused(wrong: Any) -> None:
@@ -254,8 +223,6 @@ def test_a_key_outside_a_listed_domain_is_left_out_and_cannot_be_asked_for() -> 
     assert abs(collector.estimate(["a"]).value[0] - 0.5) < 0.05
     with pytest.raises(InvalidInput, match="domain"):
         collector.estimate(["elsewhere"])
-    integers = local.SubsetDirect(8.0, max_items=1, domain=3)
-    assert integers.collector().add(integers.report([[0], [2], [7]])).estimate([0, 1, 2]).key == [0, 1, 2]
 
 
 @pytest.mark.statistical
@@ -321,9 +288,7 @@ def test_a_promise_that_differs_from_the_epsilon_drawn_with_is_refused(monkeypat
         {"fingerprint": "0" * 16},
         {"guarantee": {"epsilon": 0.01}},  # a promise of its own
         {"protocol": "privsketch-as-published"},
-        {"protocol": {}},
         {"max_items": 4},
-        {"max_items": 1e400},
         {"": 1},
     ],
     ids=str,
@@ -332,30 +297,20 @@ def test_forged_fields_are_refused(forged: dict[str, Any]) -> None:
     spec = local.SubsetHashing(1.0, max_items=3).to_json()
     with pytest.raises(DpsketchError):
         local.protocol_from_json({**spec, **forged})
-    for value in (None, [], "x", {}, {"protocol": None}):
-        with pytest.raises(InvalidInput):
-            local.protocol_from_json(value)
 
 
-def test_a_spec_that_says_one_thing_twice_is_refused(tmp_path: Path) -> None:
-    """Readers differ in which of two they take: one would agree to what another draws with."""
-    text = json.dumps(local.SubsetHashing(1.0, max_items=3).to_json())
-    (tmp_path / "spec.json").write_text('{"epsilon": 20.0, ' + text[1:], encoding="utf-8")
-    with pytest.raises(DpsketchError):
-        local.read_spec(tmp_path / "spec.json")
+# Of two ε in one spec one reader would agree to what another draws with.
+TWICE = '{"epsilon": 20.0, ' + json.dumps(local.SubsetHashing(1.0, max_items=3).to_json())[1:]
 
 
-# Specs and reports in files: both forms, and what strangers may put into them.
-
-
-SETS = [["a", "b"], ["b"], []] * 10
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{", "[" * 100_000, '{"protocol": "x"}'])
+@pytest.mark.parametrize("content", ["", "[]", "{", "[" * 100_000, '{"protocol": "x"}', TWICE])
 def test_a_file_that_is_no_spec_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "spec.json").write_text(content)
     with pytest.raises((FileRefused, InvalidInput)):
         local.read_spec(tmp_path / "spec.json")
+
+
+SETS = [["a", "b"], ["b"], []] * 10
 
 
 @pytest.mark.parametrize(("name", "noise"), [("r.jsonl", b"\xff\xfe\n\n   \nnot json\n"), ("r.reports", b"")])
