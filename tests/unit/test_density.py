@@ -17,7 +17,6 @@ from dpsketch import files, kernels
 from dpsketch._compiled import density
 from dpsketch.core.account import Account
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.hashing import row_keys
 from dpsketch.laws.calibration import additive
 from dpsketch.noise import RoundedGaussian
 from dpsketch.privacy import Budget
@@ -194,15 +193,6 @@ def test_budgets_are_split_and_stated() -> None:
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "density.json"
 RNG = np.random.default_rng(8)
-
-
-def test_hashed_codes_past_64_bits_equals_oracle() -> None:
-    points, keys = np.array([[1e15], [-1e15], [3.0]]), row_keys(3, 2, "test")
-    matrices, offsets = np.array([[[1e16, -3e9]]]), np.array([[0.25, 0.75]])
-    columns = density.hashed_columns(points, matrices, offsets, keys, 512)
-    for i, r in np.ndindex(3, 2):
-        expected = oracle.hashed_column(points[i].tolist(), [[matrices[0, 0, r]]], [offsets[0, r]], int(keys[r]), 512)
-        assert columns[i, r] == expected
 
 
 def test_smoothed_sums_equals_oracle() -> None:

@@ -16,7 +16,6 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import dpsketch as dps
 from dpsketch.errors import BudgetExceeded, InvalidInput
-from dpsketch.noise import seeded_noise_for_tests_only
 from dpsketch.sketches.density import DensityClassifier
 
 # Two fits of one dataset differ by their noise, which nobody may fix. These checks compare two fits.
@@ -139,29 +138,6 @@ def test_what_is_said_of_the_labels_is_settled_when_they_are_read() -> None:
     assert "stated to be public" in str(counted.release().guarantee_)
     listed = model(kernel="linear", classes="as_in_y").partial_fit(X, Y, classes=["left", "right"])
     assert listed.release().guarantee_.caveat is None
-
-
-def test_an_angular_score_does_not_follow_the_classes_sizes() -> None:
-    """A narrow class of few records between two wide ones: sums go to the wide, scores do not."""
-    angles = np.concatenate([RNG.normal(0.0, 0.5, 3000), RNG.normal(1.0, 0.1, 300)])
-    points = 6 * np.column_stack([np.cos(angles), np.sin(angles)])
-    labels = np.repeat(["left", "right"], [3000, 300])
-    with seeded_noise_for_tests_only(3):
-        fitted = model(centre="middle", epsilon=8.0, power=2).fit(points, labels)
-    narrow = points[3000:]
-    assert np.mean(fitted.predict(narrow) == "right") > 0.9
-    assert np.mean(fitted.kernel_sums(narrow).argmax(axis=1) == 1) < 0.1
-
-
-def test_of_power_1_a_record_counts_one_way_or_the_other_in_each_row() -> None:
-    """The sum of similarities less ½, from ±1 in one cell a row."""
-    with seeded_noise_for_tests_only(3):
-        fitted = model(power=1, epsilon=1e4, centre="middle", smoothing=0.0, rows=400).fit(X, Y)
-    assert fitted.densities_[0].table.shape == (400, 1)
-    cosines = (X[:5] @ X.T) / (np.linalg.norm(X[:5], axis=1)[:, None] * np.linalg.norm(X, axis=1))
-    alike = 0.5 - np.arccos(np.clip(cosines, -1, 1)) / np.pi
-    truth = np.stack([alike[:, label == Y].sum(axis=1) for label in ("left", "right")], axis=1)
-    assert fitted.kernel_sums(X[:5]) == pytest.approx(truth, abs=0.03 * 400)
 
 
 def test_without_scikit_learn_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,47 +57,6 @@ def bound(spec: DensitySpec) -> Distance:
     return spec.tables()[0].between(spec.unit.neighbours)
 
 
-def oracle(features: str, point: np.ndarray) -> np.ndarray:
-    """The features of a point by other functions than the sketch's own, from its public numbers."""
-    found = started(features).spec.feature_map
-    assert found is not None
-    # A series is measured from the lower bounds.
-    scaled = (point - np.array(started(features).spec.bounds)[:, 0] if features == "series" else point) / 0.4
-    match features:
-        case "fourier" | "series":
-            angles = math.pi * found.matrix.T @ scaled
-            return np.column_stack([found.sizes * np.cos(angles), found.sizes * np.sin(angles)])
-        case "nystrom":
-            marks = started("nystrom").spec.landmarks.points
-            gram = kernels.Gaussian(2, 0.4).similarity(marks, marks) + 1e-6 * np.eye(len(marks))
-            values = np.linalg.solve(
-                np.linalg.cholesky(gram), kernels.Gaussian(2, 0.4).similarity(marks, [point])[:, 0]
-            )
-            return np.append(values, math.sqrt(max(0.0, 1 - values @ values)))[:, None]
-        case "linear":
-            return (point / max(1.0, np.linalg.norm(point)))[:, None]
-        case _:
-            return np.where(found.matrix.T @ point >= 0, 1.0, -1.0)[:, None]
-
-
-@pytest.mark.parametrize("features", MAPS)
-def test_a_record_adds_its_features_cut_towards_zero(features: str) -> None:
-    """Within a step and rounding of the oracle, never beyond it, and never longer than is paid for."""
-    rng = np.random.default_rng(3)
-    points = np.concatenate([rng.uniform(-1, 1, size=(40, 2)), [[1.0, 0.0], [0.0, -1.0], [0.0, 0.0], [1.0, 1.0]]])
-    spec = started(features).spec
-    steps = 1 if features == "signs" else STEPS
-    for point in points:
-        made, exact = counted(features, [point]), steps * oracle(features, point)
-        room = 1e-6 * steps if features == "nystrom" else 1e-3
-        # The last coordinate of landmarks is a root of a difference, which magnifies rounding near 0.
-        slice_ = slice(None, -1) if features == "nystrom" else slice(None)
-        assert np.all(np.abs(made)[slice_] <= np.abs(exact)[slice_] + room)
-        assert np.all(np.abs(made - exact)[slice_] <= 1 + room)
-        assert sum(int(each) ** 2 for each in made.ravel()) <= bound(spec).l2 ** 2 * (1 + 1e-12)
-        assert np.abs(made).sum() <= bound(spec).l1
-
-
 def test_lengths_and_sizes_are_held_on_the_integers() -> None:
     """Whatever the floats were: longer ones by a little or by much, and what is no number."""
     cases = [[1.0000001, 0.0], [0.7071068, 0.7071068], [1.2, 0.9], [2.0, 2.0], [math.nan, 1.0], [-1.0000001, 1e-7]]

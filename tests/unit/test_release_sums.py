@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import dpsketch as dps
-from dpsketch import files
-from dpsketch.errors import FileRefused, ReleaseRefused
+from dpsketch.errors import ReleaseRefused
 from ledgers import begun
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -52,33 +51,6 @@ def test_a_release_is_in_a_sum_once(tmp_path: Path) -> None:
             combine()
     assert (first + second + third).noise_scale == pytest.approx(3**0.5 * first.noise_scale)
     assert (change + third).noise_scale == pytest.approx(3**0.5 * first.noise_scale)
-
-
-def test_each_stream_of_a_sum_is_paid_for_once() -> None:
-    """Answers of one stream share its cost; another stream of the same law, budget and spec has its own."""
-
-    def stream() -> dps.ContinualSketch:
-        return dps.ContinualCountSketch(rows=3, width=8, days=3, unit=dps.per_record(), key_type="int", **BUDGET)
-
-    one, other = stream(), stream()
-    first, second = one.day([1]), one.day([2])
-    (cost,) = first.guarantee.costs
-    assert (second - first).guarantee.costs == (cost,)
-    another = other.day([3])
-    assert (first + another).guarantee.costs == (cost, cost)
-    assert (first + (second + another)).guarantee.costs == (cost, cost)
-    assert ((second + another) - first).guarantee.costs == (cost, cost)
-
-
-def test_a_sum_that_was_paid_for_once_is_refused(tmp_path: Path) -> None:
-    """Two releases of one spec and budget have equal laws: a file of their sum has to show two receipts."""
-    first, second = (counts(key_type="text").release(**BUDGET) for _ in range(2))
-    document = (first + second).to_document()
-    document.header["receipts"].pop()
-    document.header["guarantee"] = first.to_document().header["guarantee"]
-    files.write(tmp_path / "sum.dps", document)
-    with pytest.raises(FileRefused):
-        dps.load(tmp_path / "sum.dps")
 
 
 def test_two_releases_that_came_out_alike_are_two(tmp_path: Path) -> None:

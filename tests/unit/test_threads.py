@@ -107,21 +107,3 @@ def test_keys_hashed_piece_by_piece_count_as_keys_hashed_at_once(
                 each.update(keys, **given)
             found.append((everything(sketch), everything(wide), sketch.cut, sketch.skipped_nulls))
         assert found[0] == found[1]
-
-
-def test_a_part_is_not_divided_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads that make threads take turns with each other, and two cores were no faster than one."""
-    monkeypatch.setenv("DPSKETCH_THREADS", "4")
-
-    def ways() -> int:
-        return len(threads.parts(1000, 10))
-
-    assert threads.run([ways, ways]) == [1, 1]
-    assert threads.run([ways]) == [4]
-
-    def fail() -> int:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        threads.run([fail, ways])
-    assert ways() == 4
