@@ -103,7 +103,9 @@ def test_users_are_remembered_over_batches_and_parts() -> None:
     assert np.array_equal(merged.sums_.sums, whole.sums_.sums)
 
 
-@pytest.mark.parametrize("more", [FORMS["all"], {"bounds": (-1, 1), "rows": 30}], ids=["sums", "densities"])
+@pytest.mark.parametrize(
+    "more", [FORMS["all"] | {"passes": 2}, {"bounds": (-1, 1), "rows": 30}], ids=["sums", "densities"]
+)
 def test_a_fitted_classifier_is_one_file(more: dict[str, Any], tmp_path: Path) -> None:
     names = np.array(["a", "b", "c", "d"])
     fitted = model(**{**more, "classes": names}).fit(POINTS, names[LABELS])

@@ -109,24 +109,6 @@ def test_a_later_pass_reads_the_records_of_a_user_that_count() -> None:
     assert np.array_equal(first > STEPS / 2, second > LENGTH / 400)  # ten deviations of its noise
 
 
-def test_how_far_directions_move_is_in_the_file_and_less_where_noise_is_large(tmp_path: Path) -> None:
-    """Half as far where class sums are short beside their noise."""
-    points, codes = vectors(1)[0].repeat(200, axis=0), np.arange(200) % CLASSES
-    for epsilon, step in ((1.0, 0.08), (8.0, 0.16)):
-        fitted = model(epsilon=epsilon).fit(points, codes)
-        fitted.save(tmp_path / "model.dps")
-        read = dps.DensityClassifier.load(tmp_path / "model.dps")
-        assert read.sums_.step == fitted.sums_.step == step
-        assert np.array_equal(read.decision_function(points), fitted.decision_function(points))
-    document = files.read(tmp_path / "model.dps", allow_sensitive=False)
-    derived = document.header["derived"]
-    for forged in (0.0, 1.5, "far"):
-        header = {**document.header, "derived": {"corrections": {**derived["corrections"], "step": forged}}}
-        files.write(tmp_path / "forged.dps", files.Document(document.kind, False, header, document.arrays))
-        with pytest.raises(FileRefused):
-            dps.DensityClassifier.load(tmp_path / "forged.dps")
-
-
 def test_a_forged_file_of_sums_without_noise_is_refused(tmp_path: Path) -> None:
     """Its classes have no length to divide by; Gaussian noise shows at every budget, and passes have no other."""
     fitted = model(rho=1e9, epsilon=None, delta=None).fit(*vectors(60))

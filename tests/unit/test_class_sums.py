@@ -141,23 +141,6 @@ def test_a_record_counts_alike_whatever_others_there_are(form: str) -> None:
         assert np.array_equal(table, many[name]), name
 
 
-def test_waves_tell_kinds_of_record_apart_that_a_sum_cannot() -> None:
-    """Each class has two kinds of record that point opposite ways: their sums tell nothing, their waves all."""
-    kinds = RNG.normal(size=(2, DIM))
-
-    def drawn(n: int) -> tuple[np.ndarray, np.ndarray]:
-        labels, sides = RNG.integers(0, 2, n), RNG.choice([-1, 1], n)
-        vectors = sides[:, None] * kinds[labels] + 0.3 * RNG.normal(size=(n, DIM))
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), labels
-
-    (X, y), (Z, u) = drawn(4000), drawn(500)
-    with seeded_noise_for_tests_only(2):
-        plain = model(classes=[0, 1], epsilon=8.0).fit(X, y)
-        waves = model(classes=[0, 1], epsilon=8.0, expected_records=4000).fit(X, y)
-    assert plain.score(Z, u) < 0.7
-    assert waves.score(Z, u) > 0.95
-
-
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 @pytest.mark.parametrize("form", FORMS)
 def test_one_record_moves_no_part_by_more_than_is_paid_for(form: str, neighbours: str) -> None:

@@ -11,12 +11,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-import xxhash
 
 import dpsketch
 from dpsketch._compiled import countsketch
-from dpsketch._compiled.hashing import hash_slices
-from dpsketch.sketches.countsketch.estimates import median_of_rows
 from oracles import hashing as oracle
 
 SEED = np.uint64(42)
@@ -26,24 +23,6 @@ SHAPES = [(0, 3, 7), (7, 1, 2), (countsketch.READ_BLOCK + 3, 5, 64), (countsketc
 
 def random_words(size: int, seed: int = 1) -> npt.NDArray[np.uint64]:
     return np.random.default_rng(seed).integers(0, 2**64, size, np.uint64)
-
-
-def slices(texts: list[bytes], offset_type: type[np.int32] | type[np.int64]) -> npt.NDArray[np.uint64]:
-    """Hash texts that lie one after the other, after five bytes that belong to none, so that loads are not aligned."""
-    data = np.frombuffer(b"spoil" + b"".join(texts), np.uint8)
-    offsets = np.cumsum([5, *map(len, texts)]).astype(offset_type)
-    hashes = np.empty(len(texts), np.uint64)
-    hash_slices(data, offsets, SEED, hashes)
-    return hashes
-
-
-@pytest.mark.parametrize("offset_type", [np.int32, np.int64])
-def test_hash_slices_equals_oracle_and_library(offset_type: type[np.int32] | type[np.int64]) -> None:
-    rng = np.random.default_rng(3)
-    texts = [rng.bytes(length) for length in [*range(101), 255, 256, 1000]]
-    hashes = slices(texts, offset_type).tolist()
-    assert hashes == [oracle.xxh64(text, 42) for text in texts]
-    assert hashes == [xxhash.xxh64_intdigest(text, 42) for text in texts]
 
 
 @pytest.mark.parametrize(
@@ -84,20 +63,6 @@ def test_reading_equals_oracle(size: int, rows: int, width: int) -> None:
     assert (buckets.dtype, signs.dtype) == (np.int32, np.int8)
     assert buckets.tolist() == [[bucket for bucket, _ in line] for line in found]
     assert signs.tolist() == [[sign for _, sign in line] for line in found]
-
-
-@pytest.mark.parametrize("rows", [1, 3, 5, 7, 15, 31])
-@pytest.mark.parametrize("size", [0, 1, countsketch.READ_BLOCK + 3])
-def test_median_equals_oracle(rows: int, size: int) -> None:
-    rng = np.random.default_rng(rows)
-    for scale in (2, 10**9):  # many ties, and none
-        values = rng.integers(-scale, scale, (size, rows))
-        before = values.copy()
-        medians = median_of_rows(values)
-        assert medians.dtype == np.float64
-        assert medians.tolist() == [oracle.median(line) for line in values.tolist()]
-        np.testing.assert_array_equal(median_of_rows(values / 8), medians / 8)
-        np.testing.assert_array_equal(values, before)
 
 
 HASHED = """

@@ -19,28 +19,6 @@ from sensitive import everything
 KEYS = 3 * 2**18 + 17
 
 
-def sketch_of(keys: object, **update: object) -> object:
-    sketch = dps.CountSketch(rows=3, width=64, unit=dps.per_record(max_weight=5), grid=1)
-    sketch.update(keys, **update)
-    return everything(sketch)
-
-
-@pytest.mark.parametrize("kind", ["integers", "narrow integers", "texts", "texts with nulls"])
-def test_any_number_of_threads_gives_the_same_sketch(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = np.random.default_rng(1).integers(0, 1000, KEYS)
-    column = {
-        "integers": pa.array(numbers),
-        "narrow integers": pa.array(numbers.astype(np.int16)),
-        "texts": pa.array(numbers).cast(pa.string()),
-        "texts with nulls": pa.array(numbers, mask=numbers % 7 == 0).cast(pa.string()),
-    }[kind]
-    found = []
-    for count in ("1", "2", "3"):
-        monkeypatch.setenv("DPSKETCH_THREADS", count)
-        found.append(sketch_of(column.slice(3)))
-    assert found[0] == found[1] == found[2]
-
-
 @pytest.mark.parametrize("value", ["0", "two", "65"])
 def test_a_bad_number_of_threads_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPSKETCH_THREADS", value)
