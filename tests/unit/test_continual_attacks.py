@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -44,16 +45,15 @@ def test_a_day_that_passes_64_bits_when_it_is_scaled_is_held_and_does_not_wrap_r
 
 
 @pytest.mark.parametrize("start", [ranges, counts])
-@pytest.mark.parametrize(("restart", "next_day"), [(False, False), (True, True)])
-def test_a_part_is_merged_on_one_day_and_once(start: Any, restart: bool, next_day: bool) -> None:
+def test_a_part_is_merged_on_one_day_and_once(start: Any) -> None:
     sketch = start()
     part = sketch.empty_day()
     part.update([5] * 7)
     sketch.merge_today(part)
-    if next_day:
-        sketch.publish_day()
-    if restart:
-        sketch = type(sketch).from_sensitive_bytes(sketch.to_sensitive_bytes())
+    with pytest.raises(InvalidInput, match="already in the sketch"):
+        sketch.merge_today(part)
+    sketch.publish_day()
+    sketch = type(sketch).from_sensitive_bytes(sketch.to_sensitive_bytes())
     with pytest.raises(InvalidInput, match="already in the sketch"):
         sketch.merge_today(part)
 
@@ -105,19 +105,15 @@ def test_a_micro_batch_is_counted_once_whatever_ends_a_day_without_one(tmp_path:
     def opened() -> Any:
         return Daily(tmp_path / "state", ranges, lambda release, day: None, key="value")
 
-    def killed(day: int) -> None:
-        raise KeyboardInterrupt
-
     daily = opened()
     daily([1] * 7, 0)
-    daily._publish_until = killed
+    daily._publish_until = Mock(side_effect=KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         daily.end_day(2)
     daily = opened()
     if again:
         daily.end_day(2)
     daily([1] * 7, 0)
-    assert counted == [7]
     daily([1] * 3, 1)
     assert counted == [7, 3]
     assert daily._state.load().days_published == 3
