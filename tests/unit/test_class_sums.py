@@ -211,18 +211,6 @@ def test_the_noise_is_what_was_paid_for(form: str) -> None:
         assert abs(np.corrcoef(drawn[:-apart], drawn[apart:])[0, 1]) < 6 / math.sqrt(len(drawn))
 
 
-def test_sizes_and_empty_classes_do_not_sway_the_score() -> None:
-    """One class is forty times as large, and a fourth has no record: sums alone would go to the large one."""
-    X, y = records(4000)
-    keep = (y == 0) | (np.arange(4000) % 40 == 0)
-    Z, u = records(600)
-    with seeded_noise_for_tests_only(2):
-        fitted = model(epsilon=3.0, classes=[0, 1, 2, 3]).fit(X[keep], y[keep])
-    assert fitted.score(Z, u) > 0.9
-    by_sums = fitted.kernel_sums(Z).argmax(axis=1)
-    assert np.mean(by_sums == u) < 0.6
-
-
 def test_coordinates_with_little_but_noise_do_not_blur_a_classs_length() -> None:
     """Fifty classes of 40 to 200 differ in 12 of 200 coordinates: in a plain length the others' noise says as much.
 
@@ -250,14 +238,6 @@ def test_coordinates_with_little_but_noise_do_not_blur_a_classs_length() -> None
         scores = fitted.kernel_sums(Z) / np.sqrt(squares)
         plain.append(np.mean(scores.argmax(axis=1) == u))
     assert np.mean(weighted) > np.mean(plain) + 0.02
-
-
-def test_what_makes_no_sense_is_refused() -> None:
-    wrong: list[dict[str, Any]] = [{"public": public} for public in (PUBLIC[:, :3], [[math.nan] * DIM] * 2)]
-    wrong += [{"dims": 4}, {"public": PUBLIC, "dims": DIM + 1}, {"expected_records": -1}]
-    for changes in (*wrong, {"unit": dps.per_record(max_weight=2)}):
-        with pytest.raises(InvalidInput, match=r"public=|dims|expected_records|max_weight"):
-            model(**changes).fit(*records(20))
 
 
 def test_no_message_quotes_a_record_or_says_how_many_there_are() -> None:

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch import files
 from dpsketch.core.permit import Handle
 from dpsketch.errors import DpsketchError, InvalidInput
 from dpsketch.sketches.continual.windows import split, window_law
@@ -226,27 +225,6 @@ def test_the_noise_of_a_window_is_what_its_release_says(name: str) -> None:
         if cells >= 8:
             slack = 5.3 * math.sqrt(2 / cells)
             assert abs(float(np.mean(table**2)) / law.variance - 1) < slack, part
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_stream_goes_on_from_its_file_to_the_byte(name: str) -> None:
-    case = CASES[name]
-    sketch = begun(case, dps.per_user(max_keys=2), user_days=2, first_day="2026-01-01")
-    for day in range(2):
-        positional, given = case.day(case.crowd, [f"{day}"] * len(case.crowd))
-        sketch.day(*positional, **given)
-    positional, given = case.day(case.same, ["me"] * 2)
-    sketch.update(*positional, **given)
-    data = sketch.to_sensitive_bytes()
-    again = dps.load_sensitive(data)
-    assert again.to_sensitive_bytes() == data
-    assert np.array_equal(again.published, sketch.published)
-    assert again.total().guarantee == sketch.total().guarantee
-    again.publish_day()
-    release = again.between(2, 3)
-    loaded = dps.load(files.encode(release.to_document()))
-    assert type(loaded) is type(release)
-    assert files.encode(loaded.to_document()) == files.encode(release.to_document())
 
 
 @pytest.mark.parametrize("name", ["ranges", "table"])

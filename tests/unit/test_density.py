@@ -13,14 +13,12 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files, kernels
-from dpsketch._compiled import density
 from dpsketch.core.account import Account
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.laws.calibration import additive
 from dpsketch.privacy import Budget
 from dpsketch.sketches.density import DensitySketch, PrivateDensity
 from dpsketch.sketches.density.functions import row_functions
-from oracles import density as oracle
 
 PLANE = kernels.Euclidean(2, 2.0)
 POINTS = [[0.5, 1.0], [0.7, 1.2], [5.0, -3.0], [0.0, 0.0]]
@@ -181,19 +179,6 @@ def test_budgets_are_split_and_stated() -> None:
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "density.json"
 RNG = np.random.default_rng(8)
-
-
-def test_smoothed_sums_equals_oracle() -> None:
-    points, matrices = RNG.normal(size=(6, 5)), RNG.normal(size=(3, 5, 7))
-    tables = RNG.integers(-20, 20, (2, 7, 8))
-    directions = matrices.transpose(2, 0, 1).tolist()
-    found = density.smoothed_sums(points, matrices, tables, 0.8)
-    for i, c in np.ndindex(6, 2):
-        expected = oracle.smoothed_sum(points[i].tolist(), directions, tables[c].tolist(), 0.8)
-        assert found[i, c] == pytest.approx(expected, rel=1e-12, abs=1e-12)
-    # Without smoothing each point reads its own counter of each row.
-    cells = density.read(tables[0], density.sign_columns(points, matrices))
-    assert density.smoothed_sums(points, matrices, tables, 0.0)[:, 0] == pytest.approx(cells.mean(axis=1))
 
 
 KERNELS: dict[str, kernels.Kernel] = {

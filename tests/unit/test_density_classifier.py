@@ -15,7 +15,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
 
 import dpsketch as dps
-from dpsketch.errors import BudgetExceeded, InvalidInput
+from dpsketch.errors import InvalidInput
 from dpsketch.sketches.density import DensityClassifier
 
 # Two fits of one dataset differ by their noise, which nobody may fix. These checks compare two fits.
@@ -98,25 +98,6 @@ def test_centres() -> None:
     assert private.centre_ == pytest.approx(X.mean(axis=0) / 8, abs=0.05)
     assert "on the features' sums" in private.guarantee_.mechanism
     assert np.all(np.abs(model(epsilon=1e-3).fit(X, Y).centre_) <= 1)
-
-
-@pytest.mark.parametrize("linear", [False, True])
-def test_a_refused_fit_leaves_what_the_one_before_released(linear: bool, tmp_path) -> None:
-    """Of other features, by names; also where parts were counted, which answer nothing before they are released."""
-    ledger = dps.Ledger(f"sqlite:///{tmp_path}/budget.db")
-    ledger.create("points", epsilon=1.2, delta=1e-6, unit=dps.per_record())
-    changes = {"kernel": "linear"} if linear else {}
-    fitted = model(ledger=ledger, dataset="points", **changes).fit(pd.DataFrame(X, columns=["a", "b"]), Y)
-    before = {name: value for name, value in vars(fitted).items() if name.endswith("_")}
-    wide = np.column_stack([X, X[:, 0]])
-    with pytest.raises(BudgetExceeded):
-        fitted.fit(wide, Y)
-    if linear:
-        fitted.partial_fit(wide, Y)
-        with pytest.raises(BudgetExceeded):
-            fitted.release()
-    assert {name: value for name, value in vars(fitted).items() if name.endswith("_")} == before
-    assert fitted.predict(pd.DataFrame(X, columns=["a", "b"])).shape == (600,)
 
 
 def test_what_is_said_of_the_labels_is_settled_when_they_are_read() -> None:

@@ -178,21 +178,6 @@ def test_a_charge_whose_commit_is_in_doubt_is_not_made_again(ledger: Ledger) -> 
     assert ledger.spent("web").releases == 1
 
 
-def test_a_ledger_that_another_holds_is_waited_for_and_then_refused(
-    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from dpsketch.ledger import connection
-
-    ledger.charge("web", [HALF], unit=RECORD)
-    monkeypatch.setattr(connection, "_PATIENCE", 0.05)
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(LedgerError, match="database is locked"):
-            ledger.charge("web", [HALF], unit=RECORD)
-        assert ledger.spent("web").releases == 1  # a reader waits for nobody
-    assert ledger.charge("web", [HALF], unit=RECORD).id == 2
-
-
 def test_what_decides_a_charge_is_read_under_its_lock(
     ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,8 @@ def test_collecting_and_estimating(protocol: local.LocalProtocol) -> None:
     with pytest.raises(InvalidInput, match="no reports"):
         collector.estimate(keys(protocol))
     collector.add(reports)
+    with pytest.raises(InvalidInput, match="counted before"):
+        collector.add(reports.slice(3999))
     assert "secret" not in repr(collector)
     found, narrower = (collector.estimate(keys(protocol), confidence=each) for each in (0.9, 0.5))
     assert (found.key, found.confidence) == (keys(protocol), 0.9)
