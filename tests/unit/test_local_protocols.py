@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsketch import files, local, noise
+from dpsketch import answers, files, local, noise
 from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, SpecMismatch
 from dpsketch.local.catalogue import nonprivate_protocol_from_json
 
@@ -327,3 +327,45 @@ def test_reports_are_appended_and_received(tmp_path: Path, name: str, noise: byt
     assert collector.receive(local.read_reports(path, PROTOCOLS[0])) == local.Received(60, 0, 0, bad)
     path.write_bytes(path.read_bytes()[:-5])
     assert collector.receive(local.read_reports(path, PROTOCOLS[0])) == local.Received(0, 59, 0, bad + 1)
+
+
+def words_of(protocol: Any) -> str:
+    """What an answer counts of each person: its interval is for that, not for all that a person holds."""
+    if isinstance(protocol, SINGLE):
+        return "shares of people, who report one item each"
+    if isinstance(protocol, local.SampledBit):
+        return "shares of people"
+    return f"shares of people, clipped: at most {protocol.max_items} items counted of each"
+
+
+@marked([protocol for protocol in SERIOUS if not isinstance(protocol, local.SetSizes)])
+def test_every_answer_says_what_it_counts(protocol: Any) -> None:
+    protocol, said = replace(protocol, epsilon=4.0), words_of(protocol)
+    with noise.seeded_noise_for_tests_only(1):
+        collector = protocol.collector().add(protocol.report(people(protocol, 400)))
+    for asked in (collector, collector.copy()):
+        assert asked.counts == said
+        found = [
+            asked.estimate(["secret-a"]),
+            asked.top(1, candidates=["secret-a"]),
+            answers.answer(asked, ["secret-a"], 0.95, None),
+            answers.top(asked, 1, ["secret-a"], 0.95),
+        ]
+        assert {each.counts for each in found} == {said}
+        assert said in repr(found[0])
+        assert said in found[0]._repr_html_()
+    if hasattr(protocol, "find"):
+        assert protocol.find(collector).counts == said
+    assert said in collector.plot(candidates=["secret-a"]).axes[0].get_title("left")
+
+
+def test_intervals_are_for_the_clipped_share() -> None:
+    """Everyone holds four items, of which two count: the interval holds 1/2, and not the share of holders, 1.
+
+    The interval misses with probability 1e-6; the noise is seeded.
+    """
+    protocol = local.SubsetHashing(4.0, max_items=2)
+    with noise.seeded_noise_for_tests_only(1):
+        collector = protocol.collector().add(protocol.report([["a", "b", "c", "d"]] * 5000))
+    found = collector.estimate(["a"], confidence=1 - 1e-6)
+    assert found.low[0] < 0.5 < found.high[0] < 0.8
