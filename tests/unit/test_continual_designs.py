@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from dpsketch.core.move import Distance
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.laws.designs import Banded, Blocks, Contribution, Design, Recurrence
 from dpsketch.privacy import Budget
-from dpsketch.sketches.continual.windows import DAILY, choose_design
 
 ONE = Contribution(Distance(1, 1, 1, 1))
 GAUSSIAN, PURE = Budget(1.0, 1e-6), Budget(1.0, 0)
@@ -108,24 +106,6 @@ def test_floors_are_paid_for(design: Recurrence) -> None:
     assert far <= design.sensitivity(ONE, 60).l2
     if design is SHORT:
         assert far > math.sqrt(float(design.column_squared(1, 1)))
-
-
-def test_what_is_chosen() -> None:
-    chosen: Any = choose_design
-    assert chosen(PURE, ONE, 48) == DAILY
-    assert chosen(PURE, ONE, 365) == Blocks((1, 19))
-    assert chosen(GAUSSIAN, ONE, 365) == YEAR
-    assert chosen(GAUSSIAN, ONE, None).name == "recurrence"
-    # Users who may come every day gain nothing from correlation; who come once a month or a week do.
-    assert chosen(GAUSSIAN, Contribution(Distance(1, 1, 1, 1), 365), 365) == DAILY
-    assert len(chosen(GAUSSIAN, Contribution(Distance(1, 1, 1, 1), 12, 30), 365).bands) == 30
-    with pytest.raises(InvalidInput, match="delta > 0"):
-        chosen(PURE, ONE, 365, name="banded")
-    with pytest.raises(InvalidInput, match="need an end"):
-        chosen(PURE, ONE, None)
-    for bad in ({"objective": "best"}, {"name": "best"}):
-        with pytest.raises(InvalidInput, match="best"):
-            chosen(GAUSSIAN, ONE, 30, **bad)
 
 
 def test_cells_too_large_are_held_and_nothing_overflows() -> None:

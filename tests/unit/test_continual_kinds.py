@@ -241,19 +241,6 @@ def test_curves_and_changes_are_those_of_the_windows(name: str) -> None:
     assert math.isclose(sketch.change(case.asked, (3, 4), (1, 2)).value[0], last - before, abs_tol=1e-6)
 
 
-@pytest.mark.usefixtures("exact")
-def test_a_public_list_with_a_key_twice_counts_it_once_and_others_for_nothing() -> None:
-    sketch = dps.ContinualSketch(
-        dps.Histogram(unit=dps.per_user(max_keys=1)), keys=["a", "b", "a"], days=3, user_days=3, **GAUSSIAN
-    )
-    # A user's keys that are not on the list take no place of those that are.
-    release = sketch.day(["x", "y", "a", "a", None], users=["me"] * 5)
-    assert release.keys == ["a", "b"]
-    assert release.estimate(["a", "b"]).value.round(3).tolist() == [1.0, 0.0]
-    with pytest.raises(InvalidInput, match="public list"):
-        release.estimate(["x"])
-
-
 def test_a_value_outside_the_domain_keeps_no_day_from_coming() -> None:
     """One record would stop a stream for everyone to see: it counts as the nearest end, of a stream and its parts."""
     sketch = dps.ContinualSketch(dps.RangeSketch(bits=4, unit=dps.per_record()), days=9, rho=1e6)
@@ -273,17 +260,17 @@ def test_a_refused_update_leaves_users_free_to_come() -> None:
 
 
 def test_what_cannot_be_published_day_after_day_is_refused() -> None:
-    unit, record = dps.per_user("auto"), dps.per_record()
-    full = dps.RangeSketch(bits=4, unit=record)
+    full = dps.RangeSketch(bits=4, unit=dps.per_record())
     full.update([1])
-    users: dict[str, Any] = {"by": "g", "user": "u", "max_records": 3}
-    refused: list[tuple[Any, dict[str, Any], str]] = [
-        (dps.Table(by="g", columns=[dps.sum("x")]), {"keys": ["a"]}, "state them"),
-        (dps.Table(by="g", columns=[dps.quantiles("x", [0.5])]), {"keys": ["a"]}, "no quantiles"),
-        (dps.Table(**users, max_keys=1, columns=[dps.mean("x", bounds=(0, 1))]), {"keys": ["a"]}, "over='users'"),
-        (full, {}, "empty"),
-        (dps.Histogram(unit=unit), {"keys": ["a"]}, "state max_keys="),
+    users: dict[str, Any] = {"by": "g", "user": "u", "max_keys": 1, "max_records": 3}
+    refused: list[tuple[Any, str]] = [
+        (dps.Table(by="g", columns=[dps.sum("x")]), "state them"),
+        (dps.Table(by="g", columns=[dps.quantiles("x", [0.5])]), "no quantiles"),
+        (dps.Table(**users, columns=[dps.mean("x", bounds=(0, 1))]), "over='users'"),
+        (dps.Histogram(unit=dps.per_user("auto")), "state max_keys="),
     ]
-    for sketch, given, words in refused:
+    for sketch, words in refused:
         with pytest.raises(DpsketchError, match=words):
-            dps.ContinualSketch(sketch, days=3, **GAUSSIAN, **given)
+            dps.ContinualSketch(sketch, days=3, **GAUSSIAN, keys=["a"])
+    with pytest.raises(DpsketchError, match="empty"):
+        dps.ContinualSketch(full, days=3, **GAUSSIAN)

@@ -40,37 +40,6 @@ def filled(points: object = POINTS, **changes: object) -> DensitySketch:
     return some
 
 
-@pytest.mark.parametrize(
-    "points",
-    [
-        np.array(POINTS, dtype=np.float16),
-        np.asfortranarray(POINTS),
-        [tuple(point) for point in POINTS],
-        pd.DataFrame(POINTS, columns=["x", "y"]).astype("Float64"),
-        pa.FixedSizeListArray.from_arrays(pa.array(np.ravel(POINTS).astype(np.float16)), 2),
-        pa.chunked_array([pa.array(POINTS[:1]), pa.array(POINTS[1:])]),
-    ],
-    ids=lambda points: type(points).__name__,
-)
-def test_every_kind_of_table_gives_the_same_sketch(points: object) -> None:
-    half = str(getattr(points, "dtype", getattr(points, "type", ""))).startswith(("float16", "fixed"))
-    near = np.array(POINTS, np.float16).astype(float) if half else np.array(POINTS)
-    assert np.array_equal(content(filled(near)), content(filled(points)))
-
-
-def test_incomplete_points_are_left_out_and_counted() -> None:
-    complete = content(filled([[1.0, 2.0]]))
-    for points in (
-        [[1.0, 2.0], [None, 1.0], [float("nan"), 1.0], [float("inf"), 1.0]],
-        pd.DataFrame({"x": [1.0, None, float("nan"), float("inf")], "y": [2, 1, 1, 1]}),
-        pa.array([[1.0, 2.0], None, [None, 3.0], [float("nan"), 3.0]]),
-        np.ma.masked_array([[1.0, 2.0], [9, 9], [9, 9], [9, 9]], [[0, 0], [1, 0], [0, 1], [1, 1]]),
-    ):
-        some = filled(points)
-        assert np.array_equal(content(some), complete)
-        assert some.skipped_nulls == 3
-
-
 def test_bad_points_are_refused_and_change_nothing() -> None:
     some = filled()
     before = content(some)
@@ -129,8 +98,6 @@ def test_queries_are_checked() -> None:
         private.density(POINTS, records=0)
     with pytest.raises(InvalidInput, match="bounds"):
         private.grid()
-    assert len(private.estimate(np.empty((0, 2)))) == 0
-    assert private.estimate(POINTS).key == POINTS
 
 
 def test_sums_densities_and_scores_agree() -> None:
@@ -147,34 +114,6 @@ def test_sums_densities_and_scores_agree() -> None:
     exact = PLANE.similarity(POINTS, POINTS).sum(axis=1) * 5000
     assert sums.value == pytest.approx(exact, rel=0.2)
     assert private.estimate(POINTS, estimator="median_of_means").value == pytest.approx(exact, rel=0.4)
-
-
-def test_curves_and_grids_are_densities_at_their_places() -> None:
-    line = filled([1.0, 2.0] * 500, kernel=kernels.Euclidean(1, 1.0), bounds=(0, 3), columns=["age"])
-    private = line.release(epsilon=1, delta=1e-6)
-    curve = private.curve(size=7)
-    assert curve.x.tolist() == [0, 0.5, 1, 1.5, 2, 2.5, 3]
-    assert np.array_equal(curve.value, private.density(curve.x).value)
-    assert (curve.name, curve.confidence) == ("age", 0.95)
-    plane = filled(POINTS * 500).release(epsilon=1, delta=1e-6)
-    grid = plane.grid([(-2, 8), (-4, 2)], size=(5, 3))
-    assert grid.x.tolist() == [-1, 1, 3, 5, 7]
-    assert grid.y.tolist() == [-3, -1, 1]
-    assert grid.value[2, 0] == plane.density([[-1.0, 1.0]]).value[0]
-    assert np.all(grid.low < grid.high)
-
-
-def test_budgets_are_split_and_stated() -> None:
-    some = filled()
-    with pytest.raises(InvalidInput, match="share of the budget"):
-        some.release(epsilon=1, delta=1e-6, count_share=1.0)
-    preview, private = some.spec.preview(epsilon=1, delta=1e-6), some.release(epsilon=1, delta=1e-6)
-    assert (preview.guarantee, preview.noise_scale) == (private.guarantee, private.noise_scale)
-    plain = some.release(epsilon=1, delta=1e-6, count_share=0)
-    assert plain.noisy_count is None
-    assert plain.noise.sigma == pytest.approx(4.2247 * np.sqrt(20), rel=2e-4)
-    with pytest.raises(InvalidInput, match="delta=0"):
-        filled(placement="one_row").release(epsilon=1, delta=1e-6)
 
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "density.json"

@@ -90,16 +90,6 @@ def test_labels_read_from_the_records_are_said_to_be_public() -> None:
         model().fit(X, Y, users=Y)
 
 
-def test_centres() -> None:
-    """Public ones are as given, in the features' units; a private one is near the mean, and in the middle of noise."""
-    assert model(centre="middle").fit(X, Y).centre_.tolist() == [0, 0]
-    assert model(centre=[4.0, -8.0]).fit(X, Y).centre_.tolist() == [0.5, -1]
-    private = model(epsilon=100.0).fit(X, Y)
-    assert private.centre_ == pytest.approx(X.mean(axis=0) / 8, abs=0.05)
-    assert "on the features' sums" in private.guarantee_.mechanism
-    assert np.all(np.abs(model(epsilon=1e-3).fit(X, Y).centre_) <= 1)
-
-
 def test_what_is_said_of_the_labels_is_settled_when_they_are_read() -> None:
     """Not by what ``classes`` is by the time of the release."""
     counted = model(kernel="linear", classes="as_in_y").partial_fit(X, Y)

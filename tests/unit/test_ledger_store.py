@@ -5,14 +5,14 @@ from __future__ import annotations
 import pickle
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dpsketch.errors import InvalidInput, LedgerError
-from dpsketch.ledger import Ledger, Payment, book
+from dpsketch.ledger import Ledger, Payment
 from dpsketch.ledger.connection import SqliteConnection
 from dpsketch.ledger.store import LedgerStore
 from dpsketch.privacy import PureCost, per_record
@@ -176,27 +176,3 @@ def test_a_charge_whose_commit_is_in_doubt_is_not_made_again(ledger: Ledger) -> 
         with pytest.raises(LedgerError, match="could not be used: disk I/O error"):
             ledger.charge("web", [PureCost(0.25)], unit=RECORD)
     assert ledger.spent("web").releases == 1
-
-
-def test_what_decides_a_charge_is_read_under_its_lock(
-    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From when a charge looks at what was spent until it is committed nobody else writes, nor sees its row."""
-    ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
-    seen = []
-
-    def looking_after(real: Callable[..., Any]) -> Callable[..., Any]:
-        def look(*arguments: Any, **options: Any) -> Any:
-            found = real(*arguments, **options)
-            with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
-                seen.append(other.execute("SELECT count(*) FROM dpsketch_entry").fetchone())
-                with pytest.raises(sqlite3.OperationalError, match="locked"):
-                    other.execute("BEGIN IMMEDIATE")
-            return found
-
-        return look
-
-    for step in ("append", "read_state"):
-        monkeypatch.setattr(book, step, looking_after(getattr(book, step)))
-    ledger.charge("web", [HALF], unit=RECORD)
-    assert seen == [(1,), (1,)]
