@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch import files, kernels
+from dpsketch import kernels
 from dpsketch.core.account import Account
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.laws.calibration import additive
@@ -30,8 +30,7 @@ def sketch(**changes: object) -> DensitySketch:
 
 
 def content(some: DensitySketch) -> np.ndarray:
-    """The exact table, by way of the sensitive bytes."""
-    return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"])
+    return np.array(some._exact()["counters"])
 
 
 def filled(points: object = POINTS, **changes: object) -> DensitySketch:
@@ -43,9 +42,8 @@ def filled(points: object = POINTS, **changes: object) -> DensitySketch:
 def test_bad_points_are_refused_and_change_nothing() -> None:
     some = filled()
     before = content(some)
-    wide, flat = np.array([[1.0, 2.0, 3.0]]), pa.array([1.0, 2.0])
-    frames = [pd.DataFrame({"x": ["secret"], "y": [1]}), pd.DataFrame({"x": [object()], "y": [1]})]
-    for points in ("ab", [[1.0, 2.0], [1.0]], wide, flat, *frames, pa.table({"x": [True], "y": [False]})):
+    frames = [pd.DataFrame({"x": ["secret"], "y": [1]}), pa.table({"x": [True], "y": [False]})]
+    for points in ("ab", [[1.0, 2.0], [1.0]], np.array([[1.0, 2.0, 3.0]]), pa.array([1.0, 2.0]), *frames):
         with pytest.raises(InvalidInput) as caught:
             some.update(points)
         assert "secret" not in str(caught.value)
@@ -54,17 +52,15 @@ def test_bad_points_are_refused_and_change_nothing() -> None:
 
 
 def test_bad_specs_are_refused() -> None:
-    wrong: list[dict[str, object]] = [{"rows": rows} for rows in (1, 2.0, 2**21)]
+    wrong: list[dict[str, object]] = [{"rows": 1}, {"rows": 2.0}, {"width": 1}, {"rows": 2**15, "width": 2**15}]
     wrong += [{"bounds": bounds} for bounds in ((1, 0), [(0, 1)], [(0, 1), (0, float("inf"))])]
-    wrong += [{"columns": ("x", "x")}, {"kernel": kernels.Angular(2, 3), "width": 9}, {"placement": "some_rows"}]
-    wrong += [{"width": 1}, {"rows": 2**15, "width": 2**15}, {"unit": dps.per_record(max_weight=2)}]
+    wrong += [{"kernel": kernels.Angular(2, 3), "width": 9}, {"unit": dps.per_record(max_weight=2)}]
     for changes in wrong:
         with pytest.raises(InvalidInput):
             sketch(**changes)
-    for wrongs in ({"dim": 0}, {"bandwidth": 0}, {"bandwidth": (1, 2, 3)}, {"power": 17}, {"directions": "random"}):
-        for name in ("euclidean", "manhattan"):
-            with pytest.raises(InvalidInput):
-                kernels.named(name, **{"dim": 2, "bandwidth": 1.0, **wrongs})
+    for kernel in ({"dim": 0}, {"bandwidth": 0}, {"bandwidth": (1, 2, 3)}, {"power": 17}):
+        with pytest.raises(InvalidInput):
+            kernels.named("euclidean", **{"dim": 2, "bandwidth": 1.0, **kernel})
 
 
 def test_points_are_moved_into_the_bounds() -> None:
@@ -117,9 +113,6 @@ def test_sums_densities_and_scores_agree() -> None:
 
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "density.json"
-RNG = np.random.default_rng(8)
-
-
 KERNELS: dict[str, kernels.Kernel] = {
     "euclidean 1": kernels.Euclidean(1, 0.5),
     "euclidean 2": kernels.Euclidean(2, (1.0, 2.5)),
@@ -135,22 +128,16 @@ KERNELS: dict[str, kernels.Kernel] = {
 }
 
 
-def digests() -> dict[str, list[str]]:
-    """For each kernel the digest of its row functions and of the columns of a hundred points."""
-    found = {}
+def digests(kernel: kernels.Kernel) -> list[str]:
+    """The digests of a kernel's row functions and of the columns of a hundred points."""
     points = np.outer(np.arange(100) % 11 - 5, np.ones(9)) * 0.37 + np.arange(9) * 0.11
-    for name, kernel in KERNELS.items():
-        functions = row_functions(kernel, 30, 7)
-        width = 1 << kernel.power if isinstance(kernel, kernels.Angular) else 64
-        columns = functions.columns(points[:, : kernel.dim].copy(), width)
-        arrays = np.concatenate([functions.matrices.ravel(), functions.offsets.ravel()])
-        if isinstance(kernel, kernels.Angular):
-            arrays = functions.matrices
-        data = np.ascontiguousarray(arrays, arrays.dtype.newbyteorder("<"))
-        found[name] = [sha256(part.tobytes()).hexdigest()[:32] for part in (data, columns.astype("<i4"))]
-    return found
+    functions, angular = row_functions(kernel, 30, 7), isinstance(kernel, kernels.Angular)
+    columns = functions.columns(points[:, : kernel.dim].copy(), 1 << kernel.power if angular else 64)
+    offsets = np.zeros(0) if angular else functions.offsets.ravel()
+    data = np.concatenate([functions.matrices.ravel(), offsets]).astype("<f8")
+    return [sha256(part.tobytes()).hexdigest()[:32] for part in (data, columns.astype("<i4"))]
 
 
-def test_every_machine_has_the_same_functions_equals_oracle() -> None:
+def test_every_machine_has_the_same_functions() -> None:
     """The bits of projections and columns were written down once; they may never change."""
-    assert digests() == json.loads(VECTORS.read_text())
+    assert {name: digests(kernel) for name, kernel in KERNELS.items()} == json.loads(VECTORS.read_text())

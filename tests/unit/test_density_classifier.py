@@ -84,21 +84,15 @@ def test_what_is_not_public_is_refused(changes: dict[str, object], message: str)
 
 
 def test_labels_read_from_the_records_are_said_to_be_public() -> None:
-    assert "stated to be public" in str(model(classes="as_in_y").fit(X, Y).guarantee_)
+    """When they are read, and not by what ``classes`` is by the time of the release."""
     assert model().fit(X, Y).guarantee_.caveat is None
-    with pytest.raises(InvalidInput, match="protects records"):
-        model().fit(X, Y, users=Y)
-
-
-def test_what_is_said_of_the_labels_is_settled_when_they_are_read() -> None:
-    """Not by what ``classes`` is by the time of the release."""
     counted = model(kernel="linear", classes="as_in_y").partial_fit(X, Y)
     counted.set_params(classes=["left", "right"])
     other = model(kernel="linear").partial_fit(X, Y)
-    assert "stated to be public" in str(other.merge(counted).release().guarantee_)
-    assert "stated to be public" in str(counted.release().guarantee_)
-    listed = model(kernel="linear", classes="as_in_y").partial_fit(X, Y, classes=["left", "right"])
-    assert listed.release().guarantee_.caveat is None
+    for said in (model(classes="as_in_y").fit(X, Y), other.merge(counted).release(), counted.release()):
+        assert "stated to be public" in str(said.guarantee_)
+    with pytest.raises(InvalidInput, match="protects records"):
+        model().fit(X, Y, users=Y)
 
 
 def test_without_scikit_learn_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
