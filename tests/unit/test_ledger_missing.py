@@ -126,11 +126,10 @@ def test_a_ledger_that_the_environment_names_is_not_begun_by_a_charge(
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A folder that other users can look into; those of pytest are the owner's alone."""
-    folder = Path(tempfile.mkdtemp(prefix="dpsketch-"))
-    folder.chmod(0o755)
-    yield folder
-    folder.chmod(0o755)
-    shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(prefix="dpsketch-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+        Path(folder).chmod(0o755)
 
 
 def as_nobody(work: Callable[[], str]) -> str:

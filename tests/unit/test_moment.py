@@ -66,19 +66,11 @@ def test_a_release_ends_the_sketch_and_overwrites_its_secret() -> None:
     built.update(["a", "b"])
     partial = built.empty_like()
     assert built._secrets is not None
-    words, sums = built._secrets[0]._words, built._sums
-    assert words is not None
-    assert all(array.any() for array in (words, sums))
+    held = built._secrets[0]._words, built._sums
+    assert all(array is not None and array.any() for array in held)
     private = built.release(**BUDGET)
-    assert not any(array.any() for array in (words, sums))
-    assert built._secrets is None
-    for use in (
-        lambda: built.release(**BUDGET),
-        lambda: built.update(["c"]),
-        lambda: built.merge(partial),
-        lambda: partial.merge(built),
-        lambda: built.to_sensitive_bytes(),
-    ):
+    assert not any(array is None or array.any() for array in held)
+    for use in (lambda: built.update(["c"]), lambda: partial.merge(built), built.to_sensitive_bytes):
         with pytest.raises(ReleaseRefused, match="released, which ends it"):
             use()
     with pytest.raises(ReleaseRefused, match="destroyed"):
@@ -93,10 +85,9 @@ def test_no_secret_in_reprs_errors_logs_or_releases(caplog: pytest.LogCaptureFix
     assert built._secrets is not None
     key = built._secrets[0].reveal_for_sensitive_file()
     texts = [repr(built), repr(built._secrets), str(built.spec.to_json())]
-    for wrong in ({"keys": ["b"], "users": ["u"]}, {"keys": [1]}, {"keys": ["b"], "weights": [-1]}):
-        with pytest.raises(DpsketchError) as caught:
-            built.update(wrong.pop("keys"), **wrong)
-        texts.append(str(caught.value))
+    with pytest.raises(DpsketchError) as caught:
+        built.update(["b"], weights=[-1])
+    texts.append(str(caught.value))
     plain = built.to_sensitive_bytes()
     private = built.release(**BUDGET)
     private.save(tmp_path / "m.dps")

