@@ -90,11 +90,6 @@ def test_one_cost_and_its_copies_in_every_form(cost: Cost) -> None:
     assert composed_delta([cost] * 5, epsilon=total * 0.99) > 1e-6
 
 
-def test_gaussians_compose_as_one_gaussian() -> None:
-    together = accounting.gaussian_epsilon(math.sqrt(0.1**2 + 0.2**2 + 0.05**2), 1e-6)
-    assert compose([GaussianCost(mu) for mu in (0.1, 0.2, 0.05)], delta=1e-6) == pytest.approx(together, rel=1e-12)
-
-
 def test_pure_costs_add_at_delta_zero_and_cost_less_above() -> None:
     assert compose([PureCost(0.5), PureCost(0.25)], delta=0) == 0.75
     assert compose([PureCost(0.1)] * 100, delta=1e-6) < 5 < 10 == compose([PureCost(0.1)] * 100, delta=0)

@@ -129,19 +129,6 @@ def test_units_that_cannot_be_added_up_are_refused(ledger: Ledger, unit: Unit) -
     assert ledger.spent("web").releases == 0
 
 
-def test_a_preview_tells_and_touches_nothing(ledger: Ledger, path: Path) -> None:
-    assert ledger.preview("web", [PureCost(0.5)], unit=RECORD).allowed
-    assert ledger.datasets() == []
-    ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
-    ledger.charge("web", [PureCost(0.75)], unit=RECORD)
-    before = path.read_bytes(), ledger.spent("web"), ledger.history("web")
-    assert ledger.preview("web", [PureCost(0.25)], unit=RECORD).allowed
-    refused = ledger.preview("web", [PureCost(0.5)], unit=RECORD)
-    assert not refused.allowed
-    assert "would reach 1.25" in refused.words
-    assert (path.read_bytes(), ledger.spent("web"), ledger.history("web")) == before
-
-
 def test_charges_that_are_refused(ledger: Ledger) -> None:
     for costs, words in (([], "at least one cost"), ([PureCost(math.inf)], "finite"), ([PureCost(-1.0)], "of range")):
         with pytest.raises(InvalidInput, match=words):

@@ -8,6 +8,7 @@ import stat
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -72,11 +73,7 @@ def test_a_death_between_charge_and_draw_does_not_bring_an_earlier_answer_back(
     """A, B interrupted, A: as with any third set, the last report is drawn anew."""
     client = local.Client(PROTOCOL, 3.0, tmp_path / "device")
     first = client.report(["a"])
-
-    def crash(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(local.SubsetHashing, "randomise", crash)
+    monkeypatch.setattr(local.SubsetHashing, "randomise", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         client.report(["b"])
     monkeypatch.undo()
