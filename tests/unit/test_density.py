@@ -13,11 +13,8 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import kernels
-from dpsketch.core.account import Account
-from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.laws.calibration import additive
-from dpsketch.privacy import Budget
-from dpsketch.sketches.density import DensitySketch, PrivateDensity
+from dpsketch.errors import InvalidInput
+from dpsketch.sketches.density import DensitySketch
 from dpsketch.sketches.density.functions import row_functions
 
 PLANE = kernels.Euclidean(2, 2.0)
@@ -72,16 +69,6 @@ def test_far_points_neither_fail_nor_wrap() -> None:
     for kernel in (PLANE, kernels.Manhattan(2, 1.0), kernels.Angular(2, 3)):
         table = content(filled([[1e308, -1e308], [-1e308, 1e308], [1e-308, 0.0]], kernel=kernel))
         assert np.array_equal(table.sum(axis=1), np.full(20, 3))
-
-
-def test_sums_of_features_without_the_number_of_records_are_refused() -> None:
-    """Also where the guarantee is that of the sums alone: nothing could be asked of them."""
-    made = sketch(kernel=kernels.Gaussian(2, 1.0), width=None)
-    spec, budget = made.spec, Budget(1.0, 1e-6)
-    permit = made._pay(spec, additive(budget, "add_remove", {spec.tables()[0]: 1.0}), budget, Account())
-    forged = PrivateDensity(spec, permit.draw_all(made._exact()))
-    with pytest.raises(FileRefused):
-        PrivateDensity.from_document(forged.to_document())
 
 
 def test_queries_are_checked() -> None:
