@@ -1,4 +1,4 @@
-"""Designs of correlated noise: sensitivities against all patterns, decoders against least squares, the choice."""
+"""Designs of correlated noise: sensitivities against all patterns of days, and overflow."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from dpsketch.core.codec import decode
 from dpsketch.core.move import Distance
 from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.laws.designs import Banded, Blocks, Contribution, Design, Recurrence
-from dpsketch.privacy import Budget
 
 ONE = Contribution(Distance(1, 1, 1, 1))
-GAUSSIAN, PURE = Budget(1.0, 1e-6), Budget(1.0, 0)
 YEAR = Recurrence((815474, 1039150), (17687928, 6449628), 14, 12)
 # So coarse that the floors matter.
 COARSE = Recurrence((815474, 1039150), (4318, 1575), 10, 4)

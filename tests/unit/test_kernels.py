@@ -16,7 +16,6 @@ import dpsketch
 from dpsketch._compiled import countsketch
 from oracles import hashing as oracle
 
-SEED = np.uint64(42)
 # Keys, rows, width: no key, one, a few, and more than fit into a block.
 SHAPES = [(0, 3, 7), (7, 1, 2), (countsketch.READ_BLOCK + 3, 5, 64), (countsketch.PIECE + 3, 3, 64)]
 
@@ -32,16 +31,14 @@ def test_adding_equals_oracle(size: int, rows: int, width: int) -> None:
     fingerprints, row_keys = random_words(size), random_words(rows, seed=2)
     weights = np.random.default_rng(4).integers(-(2**40), 2**40, size)
     start = np.random.default_rng(5).integers(-9, 9, (rows, width))
-
-    ones, expected = start.copy(), start.tolist()
-    countsketch.add_ones(ones, fingerprints, row_keys)
-    oracle.add(expected, fingerprints.tolist(), row_keys.tolist(), [1] * size)
-    assert ones.tolist() == expected
-
-    weighted, expected = start.copy(), start.tolist()
-    countsketch.add_weighted(weighted, fingerprints, row_keys, weights)
-    oracle.add(expected, fingerprints.tolist(), row_keys.tolist(), weights.tolist())
-    assert weighted.tolist() == expected
+    for given in (None, weights):
+        table, expected = start.copy(), start.tolist()
+        if given is None:
+            countsketch.add_ones(table, fingerprints, row_keys)
+        else:
+            countsketch.add_weighted(table, fingerprints, row_keys, given)
+        oracle.add(expected, fingerprints.tolist(), row_keys.tolist(), [1] * size if given is None else given.tolist())
+        assert table.tolist() == expected
 
 
 @pytest.mark.parametrize(("size", "rows", "width"), SHAPES)
@@ -51,16 +48,11 @@ def test_reading_equals_oracle(size: int, rows: int, width: int) -> None:
     expected = oracle.row_values(table.tolist(), fingerprints.tolist(), row_keys.tolist())
 
     values = countsketch.row_values(table, fingerprints, row_keys)
-    assert values.shape == (size, rows)
-    assert values.dtype == np.int64
     assert values.tolist() == expected
-    real = countsketch.row_values(table / 4, fingerprints, row_keys)
-    assert real.dtype == np.float64
-    np.testing.assert_array_equal(real, values / 4)
+    np.testing.assert_array_equal(countsketch.row_values(table / 4, fingerprints, row_keys), values / 4)
 
     buckets, signs = countsketch.cells(fingerprints, row_keys, width)
     found = [[oracle.cell(f, key, width) for key in row_keys.tolist()] for f in fingerprints.tolist()]
-    assert (buckets.dtype, signs.dtype) == (np.int32, np.int8)
     assert buckets.tolist() == [[bucket for bucket, _ in line] for line in found]
     assert signs.tolist() == [[sign for _, sign in line] for line in found]
 

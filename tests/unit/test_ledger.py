@@ -14,16 +14,7 @@ import pytest
 from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
 from dpsketch.ledger import Ledger, Total
-from dpsketch.privacy import (
-    ApproximateCost,
-    GaussianCost,
-    MomentCost,
-    PureCost,
-    Unit,
-    ZcdpCost,
-    per_record,
-    per_user,
-)
+from dpsketch.privacy import ApproximateCost, GaussianCost, MomentCost, PureCost, Unit, ZcdpCost, per_record, per_user
 
 RECORD = per_record()
 

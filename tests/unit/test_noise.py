@@ -23,14 +23,7 @@ from dpsketch.noise import (
     random_words,
     seeded_noise_for_tests_only,
 )
-from oracles.noise import (
-    PRECISION,
-    ScriptedSource,
-    exact_magnitude,
-    exact_variance,
-    source,
-    uniform_of,
-)
+from oracles.noise import PRECISION, ScriptedSource, exact_magnitude, exact_variance, source, uniform_of
 from tests.effort import instructions
 
 GAUSSIANS = [RoundedGaussian(sigma) for sigma in (1e-3, 0.3, 0.5, 3.0, 9.45, 1000.0, 1e7, 2.0**50)]

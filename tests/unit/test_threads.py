@@ -17,8 +17,6 @@ from dpsketch.sketches.countsketch import addition
 from dpsketch.sketches.countsketch import spec as counts
 from sensitive import everything
 
-KEYS = 3 * 2**18 + 17
-
 
 @pytest.mark.parametrize("value", ["0", "two", "65"])
 def test_a_bad_number_of_threads_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
