@@ -99,7 +99,6 @@ def test_a_server_that_does_not_answer_is_told_without_its_password() -> None:
 
 FILES = {
     "sqlite:///a%25b%3Fc.db": "a%b?c.db",
-    "sqlite:///a.db?timeout=5": "a.db",
     "sqlite:///~/a.db": "~/a.db",
     "file:a.db": "file:a.db",
     "dép\udcff.db": "dép\udcff.db",
