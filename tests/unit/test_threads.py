@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,30 +16,6 @@ from dpsketch.errors import InvalidInput
 from dpsketch.sketches.countsketch import addition
 from dpsketch.sketches.countsketch import spec as counts
 from sensitive import everything
-
-KEYS = 3 * 2**18 + 17
-
-
-def sketch_of(keys: object, **update: object) -> object:
-    sketch = dps.CountSketch(rows=3, width=64, unit=dps.per_record(max_weight=5), grid=1)
-    sketch.update(keys, **update)
-    return everything(sketch)
-
-
-@pytest.mark.parametrize("kind", ["integers", "narrow integers", "texts", "texts with nulls"])
-def test_any_number_of_threads_gives_the_same_sketch(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = np.random.default_rng(1).integers(0, 1000, KEYS)
-    column = {
-        "integers": pa.array(numbers),
-        "narrow integers": pa.array(numbers.astype(np.int16)),
-        "texts": pa.array(numbers).cast(pa.string()),
-        "texts with nulls": pa.array(numbers, mask=numbers % 7 == 0).cast(pa.string()),
-    }[kind]
-    found = []
-    for count in ("1", "2", "3"):
-        monkeypatch.setenv("DPSKETCH_THREADS", count)
-        found.append(sketch_of(column.slice(3)))
-    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize("value", ["0", "two", "65"])
@@ -75,8 +52,13 @@ def test_any_number_of_threads_bounds_and_clips_users_alike(
     assert all(each == found[0] for each in found)
 
 
+CASTS: dict[str, Any] = {
+    "integers": pa.int64(), "narrow": pa.int8(), "texts": pa.string(), "views": pa.string_view(),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("count", ["1", "3"])
-@pytest.mark.parametrize("kind", ["integers", "narrow", "texts", "views", "nothing", "lists", "dates"])
+@pytest.mark.parametrize("kind", CASTS)
 def test_keys_hashed_piece_by_piece_count_as_keys_hashed_at_once(
     kind: str, count: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,41 +69,11 @@ def test_keys_hashed_piece_by_piece_count_as_keys_hashed_at_once(
     rng = np.random.default_rng(5)
     for nulls in (0.0, 0.3, 1.0):
         numbers = pa.array(rng.integers(0, 50, 200), mask=rng.random(200) < nulls)
-        column = {
-            "integers": lambda some: some,
-            "narrow": lambda some: some.cast(pa.int8()),
-            "texts": lambda some: some.cast(pa.string()),
-            "views": lambda some: some.cast(pa.string()).cast(pa.string_view()),
-            "nothing": lambda some: pa.nulls(len(some)),
-            "lists": lambda some: some,
-            "dates": lambda some: some.cast(pa.int32()).cast(pa.date32()),
-        }[kind](numbers)
-        edges = [0, 0, 1, 7, 29, 30, 30, 101, 200]
-        chunked = pa.chunked_array([column[low:high] for low, high in pairwise(edges)], column.type)
-        keys = chunked.to_pylist() if kind == "lists" else chunked
+        column = (numbers if kind in ("integers", "narrow") else numbers.cast(pa.string())).cast(CASTS[kind])
+        keys = pa.chunked_array([column[low:high] for low, high in pairwise([0, 0, 1, 7, 29, 30, 30, 101, 200])])
         found = []
         for given in ({}, {"counts": np.ones(200, np.int64)}):
-            sketch = dps.CountSketch(rows=3, width=2, unit=dps.per_record())
-            wide = dps.CountSketch(rows=3, width=16, unit=dps.per_record())
-            for each in (sketch, wide):
-                each.update(keys, **given)
-            found.append((everything(sketch), everything(wide), sketch.cut, sketch.skipped_nulls))
+            sketch = dps.CountSketch(rows=3, width=16, unit=dps.per_record())
+            sketch.update(keys, **given)
+            found.append((everything(sketch), sketch.cut, sketch.skipped_nulls))
         assert found[0] == found[1]
-
-
-def test_a_part_is_not_divided_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads that make threads take turns with each other, and two cores were no faster than one."""
-    monkeypatch.setenv("DPSKETCH_THREADS", "4")
-
-    def ways() -> int:
-        return len(threads.parts(1000, 10))
-
-    assert threads.run([ways, ways]) == [1, 1]
-    assert threads.run([ways]) == [4]
-
-    def fail() -> int:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        threads.run([fail, ways])
-    assert ways() == 4
