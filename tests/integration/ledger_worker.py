@@ -22,32 +22,29 @@ from dpsketch.errors import BudgetExceeded
 from dpsketch.ledger import Ledger
 from dpsketch.privacy import PureCost, per_record
 
-URL, DATASET = sys.argv[1:3]
-FOLDER, (PROCESSES, CHARGES), SECONDS = Path(sys.argv[3]), map(int, sys.argv[4:6]), float(sys.argv[6])
 
-
-def spend() -> None:
-    ledger = Ledger(URL)
+def spend(url: str, dataset: str, folder: Path, charges: int) -> None:
+    ledger = Ledger(url)
     counts = [0, 0]
-    for _ in range(CHARGES):
+    for _ in range(charges):
         try:
-            charge = ledger.charge(DATASET, [PureCost(0.01)], unit=per_record())
+            charge = ledger.charge(dataset, [PureCost(0.01)], unit=per_record())
         except BudgetExceeded:
             counts[1] += 1
             continue
         counts[0] += 1
-        unfinished = FOLDER / f".{os.getpid()}"
+        unfinished = folder / f".{os.getpid()}"
         unfinished.write_text(json.dumps(charge.to_json()))
-        unfinished.rename(FOLDER / f"{charge.id}.json")
+        unfinished.rename(folder / f"{charge.id}.json")
     os.write(1, (json.dumps(counts) + "\n").encode())  # one short write to a pipe is never torn
 
 
-def start() -> int:
+def start(arguments: tuple[str, str, Path, int]) -> int:
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            spend()
+            spend(*arguments)
             code = 0
         except BaseException as error:
             os.write(2, f"{type(error).__name__}: {error}\n".encode())
@@ -56,12 +53,19 @@ def start() -> int:
     return child
 
 
-children = {start() for _ in range(PROCESSES)}
-chance, end = random.Random(7), time.monotonic() + SECONDS
-while time.monotonic() < end:
-    time.sleep(chance.uniform(0.0, 0.05))
-    victim = chance.choice(sorted(children))
-    os.kill(victim, signal.SIGKILL)
-    os.waitpid(victim, 0)
-    children = children - {victim} | {start()}
-sys.exit(sum(os.waitpid(child, 0)[1] != 0 for child in children))
+def main() -> int:
+    url, dataset, folder, processes, charges, seconds = sys.argv[1:]
+    arguments = (url, dataset, Path(folder), int(charges))
+    children = {start(arguments) for _ in range(int(processes))}
+    chance, end = random.Random(7), time.monotonic() + float(seconds)
+    while time.monotonic() < end:
+        time.sleep(chance.uniform(0.0, 0.05))
+        victim = chance.choice(sorted(children))
+        os.kill(victim, signal.SIGKILL)
+        os.waitpid(victim, 0)
+        children = children - {victim} | {start(arguments)}
+    return sum(os.waitpid(child, 0)[1] != 0 for child in children)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
