@@ -1,12 +1,13 @@
-"""Standard input as a real pipe, and a ledger in a file of its own."""
+"""Standard input as a real pipe, and a ledger in a file of its own that somebody may edit."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,15 @@ def path(tmp_path: Path) -> Path:
 def ledger(path: Path) -> Ledger:
     """A ledger without a dataset."""
     return begun(path)
+
+
+@pytest.fixture
+def tamper(path: Path) -> Callable[[str], None]:
+    """Change the rows of the ledger behind its back."""
+
+    def change(statements: str) -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript(statements)
+            connection.commit()
+
+    return change

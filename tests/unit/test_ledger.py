@@ -1,4 +1,4 @@
-"""The ledger on SQLite: totals, charges, refusals, and where it lives."""
+"""The ledger on SQLite: totals, charges and refusals."""
 
 from __future__ import annotations
 
@@ -14,16 +14,7 @@ import pytest
 from dpsketch import accounting
 from dpsketch.errors import BudgetExceeded, InvalidInput, LedgerError, ReleaseRefused
 from dpsketch.ledger import Ledger, Total
-from dpsketch.privacy import (
-    ApproximateCost,
-    GaussianCost,
-    MomentCost,
-    PureCost,
-    Unit,
-    ZcdpCost,
-    per_record,
-    per_user,
-)
+from dpsketch.privacy import ApproximateCost, GaussianCost, MomentCost, PureCost, Unit, ZcdpCost, per_record, per_user
 
 RECORD = per_record()
 
@@ -42,7 +33,6 @@ def test_charges_add_up_to_the_total_and_not_beyond(ledger: Ledger) -> None:
         "Nothing was charged or released."
     )
     assert ledger.spent("web") == spent
-    assert [entry.note for entry in ledger.history("web")] == [f"day {day}" for day in range(10)]
 
 
 def test_refusals_that_no_smaller_budget_would_help(ledger: Ledger) -> None:
@@ -75,9 +65,7 @@ def test_a_total_in_rho_is_compared_in_rho(ledger: Ledger) -> None:
     ledger.create("web", rho=0.5, unit=RECORD)
     for _ in range(5):
         ledger.charge("web", [GaussianCost(accounting.zcdp_mu(0.1))], unit=RECORD)
-    spent = ledger.spent("web")
-    assert (spent.rho, spent.share) == (pytest.approx(0.5), pytest.approx(1.0))
-    assert spent.words == "ρ=0.50 of 0.50 spent in 5 releases"
+    assert ledger.spent("web").words == "ρ=0.50 of 0.50 spent in 5 releases"
     with pytest.raises(BudgetExceeded, match=r"has spent ρ=0\.\d+ of 0\.\d+; this release would reach 0\.\d+\."):
         ledger.charge("web", [PureCost(0.1)], unit=RECORD)
 
@@ -105,12 +93,7 @@ def test_every_kind_of_cost_survives_the_ledger(ledger: Ledger) -> None:
 
 def test_a_dataset_that_nobody_created_is_recorded_without_a_total(ledger: Ledger) -> None:
     assert ledger.charge("new", [PureCost(7.0)], unit=RECORD).total is None
-    spent = ledger.spent("new")
-    assert (spent.total, spent.share, spent.epsilon, spent.delta) == (None, None, 7.0, 0.0)
-    assert spent.words == "ε=7.00 at δ=0 spent in 1 release; no total was set"
-    ledger.charge("new", [ApproximateCost(0.1, 1e-5)], unit=RECORD)
-    assert ledger.spent("new").delta == 2e-5
-    assert math.isfinite(ledger.spent("new").epsilon)
+    assert ledger.spent("new").words == "ε=7.00 at δ=0 spent in 1 release; no total was set"
 
 
 def test_a_total_can_be_set_late_but_only_once_and_only_if_it_holds(ledger: Ledger) -> None:
@@ -137,61 +120,26 @@ def test_units_that_cannot_be_added_up_are_refused(ledger: Ledger, unit: Unit) -
     assert ledger.spent("web").releases == 0
 
 
-def test_a_preview_tells_and_touches_nothing(ledger: Ledger, path: Path) -> None:
-    unknown = ledger.preview("web", [PureCost(0.5)], unit=RECORD)
-    assert unknown.allowed
-    assert (unknown.before.epsilon, unknown.after.epsilon, unknown.after.releases) == (0.0, 0.5, 1)
-    assert ledger.datasets() == []
-    ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
-    ledger.charge("web", [PureCost(0.75)], unit=RECORD)
-    before = path.read_bytes(), ledger.spent("web"), ledger.history("web")
-    fine = ledger.preview("web", [PureCost(0.25)], unit=RECORD)
-    assert fine.allowed
-    refused = ledger.preview("web", [PureCost(0.5)], unit=RECORD)
-    assert not refused.allowed
-    assert "would reach 1.25" in refused.words
-    assert refused.to_json()["after"]["epsilon"] == 1.25
-    assert (path.read_bytes(), ledger.spent("web"), ledger.history("web")) == before
-
-
 def test_charges_that_are_refused(ledger: Ledger) -> None:
-    with pytest.raises(InvalidInput, match="at least one cost"):
-        ledger.charge("web", [], unit=RECORD)
-    with pytest.raises(InvalidInput, match="finite"):
-        ledger.charge("web", [PureCost(math.inf)], unit=RECORD)
-    with pytest.raises(InvalidInput, match="out of range"):
-        ledger.charge("web", [PureCost(-1.0)], unit=RECORD)
+    for costs, words in (([], "at least one cost"), ([PureCost(math.inf)], "finite"), ([PureCost(-1.0)], "of range")):
+        with pytest.raises(InvalidInput, match=words):
+            ledger.charge("web", costs, unit=RECORD)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="note"):
         ledger.charge("web", [PureCost(1.0)], unit=RECORD, note="x\ny")
     with pytest.raises(InvalidInput, match="needs a budget"):
         ledger.create("web", unit=RECORD)
-    for name in ("", "x" * 201, "a\nb", 7):
+    for name in ("", "x" * 201, "a\nb"):
         with pytest.raises(InvalidInput, match="dataset's name"):
-            ledger.charge(name, [PureCost(1.0)], unit=RECORD)  # type: ignore[arg-type]
+            ledger.charge(name, [PureCost(1.0)], unit=RECORD)
         with pytest.raises(InvalidInput, match="dataset's name"):
-            ledger.create(name, epsilon=1.0, delta=0, unit=RECORD)  # type: ignore[arg-type]
+            ledger.create(name, epsilon=1.0, delta=0, unit=RECORD)
     assert ledger.datasets() == []
-
-
-def test_the_default_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of the home folder is begun by a charge, for its owner's eyes; one that is named is begun by a total."""
-    monkeypatch.delenv("DPSKETCH_LEDGER", raising=False)
-    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    Ledger.default().charge("web", [PureCost(1.0)], unit=RECORD)
-    folder = tmp_path / ".local/share/dpsketch"
-    assert (folder / "ledger.db").exists()
-    assert folder.stat().st_mode & 0o077 == 0
-    monkeypatch.setenv("DPSKETCH_LEDGER", f"sqlite:///{tmp_path}/named.db")
-    Ledger.default().create("web", epsilon=1.0, delta=0, unit=RECORD)
-    assert (tmp_path / "named.db").exists()
 
 
 def test_the_file_has_a_write_ahead_log_and_every_commit_is_synchronised(ledger: Ledger, path: Path) -> None:
     ledger.charge("web", [PureCost(1.0)], unit=RECORD)
-    connection = sqlite3.connect(path)
-    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    connection.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     with closing(ledger._store._open()) as inner:
         assert inner.rows("PRAGMA synchronous") == [(2,)]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,14 +17,7 @@ from dpsketch.privacy import PureCost, per_record
 from ledgers import begun
 
 RECORD = per_record()
-
-
-def tamper(path: Path, *statements: str) -> None:
-    connection = sqlite3.connect(path)
-    for statement in statements:
-        connection.execute(statement)
-    connection.commit()
-    connection.close()
+Tamper = Callable[[str], None]
 
 
 @pytest.fixture
@@ -42,7 +37,6 @@ WEB = "WHERE dataset = 'web' AND id"
     ("row", "column", "value"),
     [
         (1, "costs", '\'[{"epsilon":0.01,"kind":"pure"}]\''),
-        (3, "costs", '\'[{"epsilon":0.01,"kind":"pure"}]\''),
         (5, "costs", '\'[{"epsilon":0.01,"kind":"pure"}]\''),
         (0, "total", "replace(total, '5.0', '500.0')"),
         (3, "note", "'something else'"),
@@ -51,38 +45,35 @@ WEB = "WHERE dataset = 'web' AND id"
         (3, "kind", "'total'"),
         (3, "previous", "'0'"),
         (3, "digest", "'0'"),
-        (5, "digest", "'0'"),
         (3, "note", "x'00ff'"),
         (3, "time", "9e999"),
         (3, "id", "'three'"),
     ],
 )
 def test_no_budget_is_read_off_an_altered_row(
-    ledger: Ledger, path: Path, chained: list[Charge], row: int, column: str, value: str
+    ledger: Ledger, tamper: Tamper, chained: list[Charge], row: int, column: str, value: str
 ) -> None:
     """Whichever row it is: the total, the first charge, one in the middle, the last."""
-    tamper(path, f"UPDATE dpsketch_entry SET {column} = {value} {WEB} = {row}")
+    tamper(f"UPDATE dpsketch_entry SET {column} = {value} {WEB} = {row}")
     problems = ledger.verify()
     assert {problem.dataset for problem in problems} == {"web"}
     if column != "id":
         assert f"dataset 'web', row {row}: " in str(problems[0])
         # Only the altered row is blamed, unless its digest was, which the next row was built on.
         assert {problem.id for problem in problems} <= ({row, row + 1} if column == "digest" else {row})
-    for use in (ledger, Ledger(path)):
+    for use in (ledger.charge, ledger.preview):
         with pytest.raises(LedgerError, match="cannot be trusted"):
-            use.charge("web", [PureCost(0.1)], unit=RECORD)
-        with pytest.raises(LedgerError, match="cannot be trusted"):
-            use.preview("web", [PureCost(0.1)], unit=RECORD)
-        with pytest.raises(LedgerError, match="cannot be trusted"):
-            use.spent("web")
+            use("web", [PureCost(0.1)], unit=RECORD)
+    with pytest.raises(LedgerError, match="cannot be trusted"):
+        ledger.spent("web")
     assert ledger.charge("other", [PureCost(0.1)], unit=RECORD).id == 2
 
 
-@pytest.mark.parametrize(("which", "missed"), [("= 0", [0]), ("= 3", [3]), ("= 5", [5]), (">= 4", [4, 5])])
+@pytest.mark.parametrize(("which", "missed"), [("= 0", [0]), ("= 3", [3]), (">= 4", [4, 5])])
 def test_a_deleted_row_is_named(
-    ledger: Ledger, path: Path, chained: list[Charge], which: str, missed: list[int]
+    ledger: Ledger, tamper: Tamper, chained: list[Charge], which: str, missed: list[int]
 ) -> None:
-    tamper(path, f"DELETE FROM dpsketch_entry {WEB} {which}")
+    tamper(f"DELETE FROM dpsketch_entry {WEB} {which}")
     problems = ledger.verify()
     assert [(problem.dataset, problem.id) for problem in problems] == [("web", row) for row in missed]
     assert "deleted" in str(problems[0])
@@ -99,36 +90,29 @@ COPIED = "dataset, 6, kind, time, costs, total, unit, note, previous, digest"
         (f"INSERT INTO dpsketch_entry SELECT {COPIED} FROM dpsketch_entry {WEB} = 5", 6),
         ("UPDATE dpsketch_dataset SET head = 'x' WHERE name = 'web'", 5),
         ("DELETE FROM dpsketch_dataset WHERE name = 'web'", None),
+        ("UPDATE dpsketch_dataset SET format = 3 WHERE name = 'web'", None),
     ],
 )
 def test_an_added_row_and_a_changed_list_of_datasets_are_named(
-    ledger: Ledger, path: Path, chained: list[Charge], statement: str, named: int | None
+    ledger: Ledger, tamper: Tamper, chained: list[Charge], statement: str, named: int | None
 ) -> None:
-    tamper(path, statement)
-    assert ("web", named) in [(problem.dataset, problem.id) for problem in ledger.verify()]
-    with pytest.raises(LedgerError, match="cannot be trusted"):
-        ledger.charge("web", [PureCost(0.1)], unit=RECORD)
-
-
-def test_a_ledger_of_a_later_layout_is_refused(ledger: Ledger, path: Path, chained: list[Charge]) -> None:
-    tamper(path, "UPDATE dpsketch_dataset SET format = 3 WHERE name = 'web'")
-    with pytest.raises(LedgerError, match="later version"):
+    tamper(statement)
+    if "format" not in statement:
+        assert ("web", named) in [(problem.dataset, problem.id) for problem in ledger.verify()]
+    with pytest.raises(LedgerError, match="later version" if "format" in statement else "cannot be trusted"):
         ledger.charge("web", [PureCost(0.1)], unit=RECORD)
 
 
 @pytest.mark.parametrize("row", [1, 3])
 def test_a_row_that_was_rewritten_with_its_digest_is_named_by_the_next(
-    ledger: Ledger, path: Path, chained: list[Charge], row: int
+    ledger: Ledger, path: Path, tamper: Tamper, chained: list[Charge], row: int
 ) -> None:
     """Its own digest is right again; the row after it still speaks of the row that was there."""
-    connection = sqlite3.connect(path)
-    connection.row_factory = sqlite3.Row
-    stored = dict(connection.execute(f"SELECT * FROM dpsketch_entry {WEB} = {row}").fetchone())
-    connection.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.row_factory = sqlite3.Row
+        stored = dict(connection.execute(f"SELECT * FROM dpsketch_entry {WEB} = {row}").fetchone())
     stored["costs"] = '[{"epsilon":0.01,"kind":"pure"}]'
-    tamper(
-        path, f"UPDATE dpsketch_entry SET costs = '{stored['costs']}', digest = '{row_digest(stored)}' {WEB} = {row}"
-    )
+    tamper(f"UPDATE dpsketch_entry SET costs = '{stored['costs']}', digest = '{row_digest(stored)}' {WEB} = {row}")
     (problem,) = ledger.verify()
     assert problem.id == row + 1
     assert "does not follow" in str(problem)

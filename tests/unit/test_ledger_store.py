@@ -5,15 +5,15 @@ from __future__ import annotations
 import pickle
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dpsketch.errors import InvalidInput, LedgerError
-from dpsketch.ledger import Ledger, Payment, book
-from dpsketch.ledger.connection import Connection, SqliteConnection
+from dpsketch.ledger import Ledger, Payment
+from dpsketch.ledger.connection import SqliteConnection
 from dpsketch.ledger.store import LedgerStore
 from dpsketch.privacy import PureCost, per_record
 
@@ -35,14 +35,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[sqlite3.Connection]:
     return made
 
 
-def is_closed(connection: sqlite3.Connection) -> bool:
-    try:
-        connection.execute("SELECT 1")
-    except sqlite3.ProgrammingError:
-        return True
-    return False
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -51,29 +43,25 @@ def is_closed(connection: sqlite3.Connection) -> bool:
         "INSERT INTO loose SELECT name, format, 1, head FROM dpsketch_dataset;"
         "DROP TABLE dpsketch_dataset; ALTER TABLE loose RENAME TO dpsketch_dataset",
         # A column of SQLite takes any type, whatever it was declared as.
-        "UPDATE dpsketch_dataset SET rows = 'x'",
         "UPDATE dpsketch_dataset SET name = x'776562'",
         "UPDATE dpsketch_entry SET dataset = x'776562' WHERE id = 1",
     ],
 )
-def test_rows_that_the_ledger_never_writes_are_refused(ledger: Ledger, path: Path, change: str) -> None:
+def test_rows_that_the_ledger_never_writes_are_refused(ledger: Ledger, tamper: Any, change: str) -> None:
     ledger.charge("web", [HALF], unit=RECORD)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(change)
-        connection.commit()
+    tamper(change)
     with pytest.raises(LedgerError, match="cannot be trusted"):
         ledger.charge("web", [HALF], unit=RECORD)
     if "loose" not in change:
         assert ledger.verify()
 
 
-@pytest.mark.parametrize("table", ["dpsketch_once", "dpsketch_delivery", "dpsketch_member", "dpsketch_dataset"])
-def test_a_ledger_that_lost_a_table_is_refused_and_not_mended(ledger: Ledger, path: Path, table: str) -> None:
+@pytest.mark.parametrize("table", ["dpsketch_once", "dpsketch_delivery", "dpsketch_member"])
+def test_a_ledger_that_lost_a_table_is_refused_and_not_mended(ledger: Ledger, tamper: Any, table: str) -> None:
     """What the table held would be free again."""
     ledger.create("days", epsilon=1.0, delta=0, unit=RECORD, parts="day")
     ledger.charge("days", [HALF], unit=RECORD, part="2026-11-01", once=["secret"], partials=["one"])
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"DROP TABLE {table}")
+    tamper(f"DROP TABLE {table}")
     with suppress(LedgerError):
         ledger.create("other", epsilon=1.0, delta=0, unit=RECORD)
     once = [] if table == "dpsketch_member" else ["secret"]
@@ -83,24 +71,20 @@ def test_a_ledger_that_lost_a_table_is_refused_and_not_mended(ledger: Ledger, pa
         ledger.verify()
 
 
-@pytest.mark.parametrize(
-    ("url", "options"),
-    [
-        (
-            "postgresql://m%40e:p%40ss%2Fword%25@[2001:db8::1]:5433/budget?connect_timeout=3",
-            {"user": "m@e", "password": "p@ss/word%", "host": "2001:db8::1", "port": "5433", "dbname": "budget",
-             "connect_timeout": "3"},
-        ),
-        ("postgresql://me@a:1,b:2/b?password=secret",
-         {"user": "me", "host": "a,b", "port": "1,2", "dbname": "b", "password": "secret"}),
-    ],
-)  # fmt: skip
-def test_a_url_leads_to_a_server_and_shows_no_secret(url: str, options: dict[str, str]) -> None:
+PLACES = {
+    "postgresql://m%40e:p%40ss%2Fword%25@[2001:db8::1]:5433/b?connect_timeout=3": (
+        "user=m@e password=p@ss/word% host=2001:db8::1 port=5433 dbname=b connect_timeout=3"
+    ),
+    "postgresql://me@a:1,b:2/b?password=secret": "user=me password=secret host=a,b port=1,2 dbname=b",
+}
+
+
+@pytest.mark.parametrize("url", PLACES)
+def test_a_url_leads_to_a_server_and_shows_no_secret(url: str) -> None:
     store = LedgerStore(url)
-    assert pickle.loads(pickle.dumps(store))._place == store._place == options
-    assert str(store).startswith("postgresql://")
-    assert not any(secret in str(store) for secret in ("secret", "ss", "word"))
+    assert pickle.loads(pickle.dumps(store))._place == store._place == dict(x.split("=") for x in PLACES[url].split())
     assert ":***" in str(store)
+    assert not any(secret in str(store) for secret in ("secret", "ss", "word"))
 
 
 def test_a_server_that_does_not_answer_is_told_without_its_password() -> None:
@@ -110,43 +94,40 @@ def test_a_server_that_does_not_answer_is_told_without_its_password() -> None:
     assert caught.value.__cause__ is None
 
 
-@pytest.mark.parametrize(
-    ("url", "file"),
-    [
-        ("sqlite:///a.db", "a.db"),
-        ("sqlite:///a%25b%3Fc.db", "a%b?c.db"),
-        ("sqlite:///a.db?timeout=5", "a.db"),
-        ("sqlite:///~/a.db", "~/a.db"),
-        ("a?b%20c.db", "a?b%20c.db"),
-        ("file:a.db", "file:a.db"),
-        ("dép\udcff.db", "dép\udcff.db"),
-    ],
-)
-def test_a_url_leads_to_a_file(url: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+FILES = {
+    "sqlite:///a%25b%3Fc.db": "a%b?c.db",
+    "sqlite:///~/a.db": "~/a.db",
+    "file:a.db": "file:a.db",
+    "dép\udcff.db": "dép\udcff.db",
+}
+
+
+@pytest.mark.parametrize("url", FILES)
+def test_a_url_leads_to_a_file(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     ledger = Ledger(url)
     monkeypatch.chdir("/")
     ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
-    assert (tmp_path / Path(file).expanduser()).exists()
+    assert (tmp_path / Path(FILES[url]).expanduser()).exists()
     assert pickle.loads(pickle.dumps(ledger)).datasets() == ["web"]
 
 
-@pytest.mark.parametrize(
-    ("url", "words"),
-    [
-        ("mysql://host/db", "a ledger is a path, sqlite:///path or postgresql://user@host/database."),
-        ("postgresql://me:p@secret@host/db", "An '@', a '/' or a '%' in a user or a password"),
-        ("postgresql://me:12/secret@host/db", "An '@', a '/' or a '%' in a user or a password"),
-        ("postgresql://me:secret@127.0.0.1:1/db?autocommit=false", "options that PostgreSQL knows"),
-        ("sqlite:///:memory:", "a ledger must outlive the process"),
-        ("", "a ledger"),
-    ],
-)
-def test_an_address_that_is_none_is_refused_in_words(url: str, words: str) -> None:
+REFUSED = {
+    "mysql://host/db": "a ledger is a path, sqlite:///path or postgresql://user@host/database.",
+    "postgresql://me:p@secret@host/db": "An '@', a '/' or a '%' in a user or a password",
+    "postgresql://me:12/secret@host/db": "An '@', a '/' or a '%' in a user or a password",
+    "postgresql://me:secret@127.0.0.1:1/db?autocommit=false": "options that PostgreSQL knows",
+    "sqlite:///:memory:": "a ledger must outlive the process",
+    "": "a ledger",
+}
+
+
+@pytest.mark.parametrize("url", REFUSED)
+def test_an_address_that_is_none_is_refused_in_words(url: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Ledger(url)
-    assert words in str(caught.value)
+    assert REFUSED[url] in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
@@ -161,7 +142,7 @@ def breaking(name: str, error: BaseException, *, after: bool) -> Callable[..., A
     return broken
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), sqlite3.OperationalError("disk I/O error")])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), sqlite3.OperationalError("disk I/O error")])
 @pytest.mark.parametrize("step", ["insert", "_commit"])
 def test_a_charge_that_breaks_off_before_its_commit_leaves_nothing(
     ledger: Ledger, opened: list[sqlite3.Connection], step: str, error: BaseException
@@ -173,7 +154,9 @@ def test_a_charge_that_breaks_off_before_its_commit_leaves_nothing(
         wanted = LedgerError if isinstance(error, sqlite3.Error) else type(error)
         with pytest.raises(wanted) as caught:
             ledger.charge("web", [PureCost(1.0)], unit=RECORD)
-    assert all(map(is_closed, opened))
+    for session in opened:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            session.execute("SELECT 1")
     assert caught.value.__cause__ is None
     assert ledger.spent("web").releases == 0
     assert ledger.charge("web", [PureCost(1.0)], unit=RECORD).id == 1
@@ -189,47 +172,3 @@ def test_a_charge_whose_commit_is_in_doubt_is_not_made_again(ledger: Ledger) -> 
         with pytest.raises(LedgerError, match="could not be used: disk I/O error"):
             ledger.charge("web", [PureCost(0.25)], unit=RECORD)
     assert ledger.spent("web").releases == 1
-
-
-def test_a_ledger_that_another_holds_is_waited_for_and_then_refused(
-    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from dpsketch.ledger import connection
-
-    ledger.charge("web", [HALF], unit=RECORD)
-    monkeypatch.setattr(connection, "_PATIENCE", 0.05)
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(LedgerError, match="database is locked"):
-            ledger.charge("web", [HALF], unit=RECORD)
-        assert ledger.spent("web").releases == 1  # a reader waits for nobody
-    assert ledger.charge("web", [HALF], unit=RECORD).id == 2
-
-
-def test_what_decides_a_charge_is_read_under_its_lock(
-    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From when a charge looks at what was spent until it is committed nobody else writes, nor sees its row."""
-    ledger.create("web", epsilon=1.0, delta=0, unit=RECORD)
-    seen = []
-    real, read_state = book.append, book.read_state
-
-    def look() -> None:
-        with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
-            seen.append(other.execute("SELECT count(*) FROM dpsketch_entry").fetchone())
-            with pytest.raises(sqlite3.OperationalError, match="locked"):
-                other.execute("BEGIN IMMEDIATE")
-
-    def append(connection: Connection, *arguments: Any, **options: Any) -> Any:
-        link = real(connection, *arguments, **options)
-        look()
-        return link
-
-    def state(connection: Connection, dataset: str) -> Any:
-        look()
-        return read_state(connection, dataset)
-
-    monkeypatch.setattr(book, "append", append)
-    monkeypatch.setattr(book, "read_state", state)
-    ledger.charge("web", [HALF], unit=RECORD)
-    assert seen == [(1,), (1,)]
