@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from datetime import date, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import dpsketch as dps
 from dpsketch import files, noise
-from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
-from dpsketch.hashing import fingerprint, text_fingerprints
-from dpsketch.sketches.countsketch import ContinualCountSketch, PrivateCountSketch
+from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
+from dpsketch.sketches.continual.windows import joined
+from dpsketch.sketches.countsketch import ContinualCountSketch
 from ledgers import begun
 
 DESIGNS = ["recurrence", "banded", "daily", "blocks", "tree", "pan-private"]
@@ -68,9 +67,11 @@ def test_every_run_of_days_is_the_sum_of_its_days(design: str) -> None:
                 exact([key for stream in streams[first - 1 : last] for key in stream]),
                 atol=0.01,
             )
-    assert sketch.days_published == 9
     with pytest.raises(ReleaseRefused, match="all 9 days"):
         sketch.publish_day()
+    for first, last in ((0, 1), (1, 10), (2, 1)):
+        with pytest.raises(InvalidInput):
+            sketch.between(first, last)
 
 
 def test_shared_noise_is_known() -> None:
@@ -94,25 +95,6 @@ def test_shared_noise_is_known() -> None:
             np.testing.assert_allclose(change.table, sketch.between(40, 40).table, atol=1e-6)
             assert change.noise_scale == pytest.approx(sketch.between(40, 40).noise_scale)
         assert change.noise_scale**2 < 0.8 * (total.noise_scale**2 + sketch.between(1, 39).noise_scale ** 2)
-
-
-def test_answers_of_one_stream_combine_and_keep_its_guarantee(tmp_path: Path) -> None:
-    sketch = make(30)
-    for _ in range(14):
-        sketch.day([1, 2, 3])
-    change = sketch.between(8, 14) - sketch.between(1, 7)
-    assert change.guarantee == sketch.guarantee
-    assert change.signed
-    change.save(tmp_path / "change.dps")
-    loaded = dps.load(tmp_path / "change.dps")
-    assert isinstance(loaded, PrivateCountSketch)
-    assert loaded.noise_scale == change.noise_scale
-    assert str(loaded.estimate([1])) == str(change.estimate([1]))
-    back = loaded + sketch.between(1, 7)
-    np.testing.assert_allclose(back.table, sketch.between(8, 14).table, atol=1e-6)
-    assert back.noise_scale == pytest.approx(sketch.between(8, 14).noise_scale)
-    nothing = sketch.total() - sketch.total()
-    assert (nothing.noise_scale, float(np.abs(nothing.table).max())) == (0, 0)
 
 
 @pytest.mark.parametrize("design", DESIGNS)
@@ -145,8 +127,7 @@ def test_streams_that_published_the_same_are_two_streams(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("grid", [1e-3, 1e-9])
-@pytest.mark.parametrize(("days", "objective"), [(365, "balanced"), (10_000, "totals")])
+@pytest.mark.parametrize(("days", "objective", "grid"), [(365, "balanced", 1e-9), (10_000, "totals", 1e-3)])
 def test_weights_on_a_fine_grid_have_room(days: int, objective: str, grid: float) -> None:
     """A day's table is held to what its design has room for: a design is chosen that has it."""
     sketch = make(days, unit=dps.per_record(max_weight=1000), grid=grid, objective=objective)
@@ -190,15 +171,6 @@ def test_what_is_dropped_of_a_user_follows_from_their_own_records() -> None:
     assert np.abs(published[0] - published[1]).sum(axis=(1, 2)).tolist() == [3, 0, 3, 0, 0, 0]
 
 
-def test_a_moment_is_taken_for_its_date() -> None:
-    """A state whose first day was a moment could not be read again."""
-    sketch = again(make(3, first_day=datetime(2026, 11, 15, 23, 30)))
-    assert sketch.first_day == date(2026, 11, 15)
-    assert sketch.number_of(datetime(2026, 11, 17, 1)) == sketch.number_of("2026-11-17") == 3
-    sketch.day([1])
-    assert sketch.curve(1).key == ["2026-11-15"]
-
-
 def test_streams_without_an_end() -> None:
     sketch = make(None)
     sketch.day([1])
@@ -208,48 +180,6 @@ def test_streams_without_an_end() -> None:
         make(None, unit=dps.per_user(1))
     with pytest.raises(InvalidInput, match="need an end"):
         make(None, epsilon=1.0, delta=0)
-
-
-@pytest.mark.parametrize(("level", "design"), [("record", "banded"), ("user", "recurrence")])
-def test_a_state_whose_noise_does_not_pay_is_refused(design: Any, level: str) -> None:
-    """The sensitivity is worked out anew from what the file says of its design, days and units."""
-    user = {"unit": dps.per_user(2), "user_days": 3, "days_apart": 2} if level == "user" else {}
-    sketch = make(30, design=design, **user)
-    document = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
-    receipt = document.header["receipt"]
-    (law,) = receipt["laws"]
-    drawn = law["design"]
-    forgeries: list[dict[str, Any]] = [
-        {"noise": {**law["noise"], "sigma": law["noise"]["sigma"] * 0.99}},
-        {"design": {"type": "Banded", "bands": [2**20, 2**19]}},
-        {"horizon": 2},
-        {"scales": [2]},
-    ]
-    if level == "user":
-        forgeries += [{"design": {**drawn, "gains": [gain * 5 // 4 for gain in drawn["gains"]]}}]
-        forgeries += [{"design": {**drawn, "scale": 15}}, {"days": 1}, {"apart": 30}]
-    headers = [{"receipt": {**receipt, "laws": [{**law, **forged}]}} for forged in forgeries] + [{"days": 2**20}]
-    if level == "user":
-        headers += [{"limits": limits} for limits in (None, [None, 1], [30, 1], [3, 1])]
-    for header in headers:
-        with pytest.raises(DpsketchError):
-            dps.ContinualSketch.from_document(replace(document, header={**document.header, **header}))
-
-
-def test_forged_visits_are_refused() -> None:
-    sketch = make(30, unit=dps.per_user(2), user_days=3)
-    sketch.day([1, 2], users=[1, 2])
-    document = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
-    visitors, visits = document.arrays["visitors"], np.asarray(document.arrays["visits"])
-    assert isinstance(visitors, list)
-    for arrays in (
-        {"visitors": visitors[:-1]},
-        {"visitors": [*visitors[:-1], visitors[-2]]},
-        {"visitors": [b"short", *visitors[1:]]},
-        {"visits": 0 * visits},
-    ):
-        with pytest.raises(FileRefused):
-            dps.ContinualSketch.from_document(replace(document, arrays={**document.arrays, **arrays}))
 
 
 @pytest.mark.statistical
@@ -272,30 +202,6 @@ def test_intervals_that_hold_for_a_whole_curve_do() -> None:
         assert (missed <= 28) == together
 
 
-def test_days_that_there_are_not_are_refused() -> None:
-    sketch = make(2)
-    with pytest.raises(ReleaseRefused, match="no day"):
-        sketch.total()
-    with pytest.raises(InvalidInput, match="days"):
-        make(0)
-    sketch.day([1])
-    for first, last in ((0, 1), (1, 2), (2, 1)):
-        with pytest.raises(InvalidInput):
-            sketch.between(first, last)
-
-
-def test_seeded_noise_is_never_called_private() -> None:
-    sketch = make(4)
-    before = sketch.day([1])
-    with noise.seeded_noise_for_tests_only(1):
-        sketch.day([1])
-    later = sketch.day([2])
-    assert not later.guarantee.holds
-    assert not (before + later).guarantee.holds
-    assert not (later - before).guarantee.holds
-    assert not again(sketch).guarantee.holds
-
-
 def test_copies_that_went_on_apart_are_not_combined() -> None:
     """Nobody paid in a ledger that would tell them: they share their first days, and not the noise of later ones."""
     shape: Any = {"rows": 3, "width": 16, "unit": dps.per_record(), "key_type": "int", "epsilon": 1.0, "delta": 1e-6}
@@ -312,27 +218,18 @@ def test_copies_that_went_on_apart_are_not_combined() -> None:
             dps.load(files.encode(mine.to_document())) + theirs
 
 
-def pan_private(**more: object) -> dps.ContinualSketch:
-    settings = {"rows": 3, "width": 16, "unit": dps.per_record(), "epsilon": 1.0, "delta": 1e-6}
-    settings |= {"key_type": "text", **more}
-    return dps.PanPrivateCountSketch(**settings)
+def pan_private(**more: Any) -> dps.ContinualSketch:
+    shape: Any = {"rows": 3, "width": 16, "unit": dps.per_record(), "key_type": "text", "epsilon": 1.0, "delta": 1e-6}
+    return dps.PanPrivateCountSketch(**shape, **more)
 
 
 def test_a_state_goes_on_where_it_was(tmp_path: Path) -> None:
-    """The noise is not drawn again, and the guarantee and its price come along."""
+    """The guarantee and its price come along, and what was published leaves nothing behind."""
     sketch = pan_private(ledger=begun(tmp_path / "ledger.db"), dataset="visits")
-    sketch.update(["a", "b"])
-    sketch.save_sensitive(tmp_path / "state.sketch")
-    again = dps.load_sensitive(tmp_path / "state.sketch")
-    assert np.array_equal(again.snapshot(), sketch.snapshot())
-    for each in (sketch, again):
-        each.update(["a"])
-    assert np.array_equal(again.snapshot(), sketch.snapshot())
+    again = dps.load_sensitive(sketch.to_sensitive_bytes())
     one, other = sketch.publish(), again.publish()
-    assert one.guarantee == other.guarantee
-    assert one.charge == other.charge
-    assert one.noise_scale == other.noise_scale
-    assert not dps.load_sensitive(again.to_sensitive_bytes())._stream.state.any()  # nothing is left of it
+    assert (one.guarantee, one.charge, one.noise_scale) == (other.guarantee, other.charge, other.noise_scale)
+    assert not dps.load_sensitive(again.to_sensitive_bytes())._stream.state.any()
 
 
 def test_a_merge_is_an_update() -> None:
@@ -342,38 +239,119 @@ def test_a_merge_is_an_update() -> None:
     exact = files.decode(part.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"]
     sketch.merge(part)
     assert np.array_equal(sketch.snapshot() - before, exact)
-    users, state = dps.CountSketch(rows=3, width=16, unit=dps.per_user(max_keys=2)), sketch.snapshot()
-    for other in (users, dps.DistinctSketch(unit=dps.per_record()), pan_private()):
+    for other in (dps.CountSketch(rows=3, width=16, unit=dps.per_user(max_keys=2)), pan_private()):
         with pytest.raises(SpecMismatch):
             sketch.merge(other)
-    assert np.array_equal(sketch.snapshot(), state)
 
 
-def test_fingerprints_stand_for_their_text() -> None:
-    words = pa.array(["a", None, "", "日本語"])
-    batch = fingerprint(words)
-    signed = np.zeros(4, np.int64)
-    signed[batch.kept] = batch.fingerprints.view(np.int64)
-    hashed = text_fingerprints(pa.array(signed, mask=~batch.kept))
-    for column, rows in ((hashed, words), (hashed.slice(1), words.slice(1))):
-        found, wanted = fingerprint(column, "text"), fingerprint(rows, "text")
-        assert np.array_equal(found.fingerprints, wanted.fingerprints)
-        assert found.skipped == wanted.skipped
-    with pytest.raises(SpecMismatch):
-        fingerprint(hashed, "int")
+# Attacks on streams of days, each of which once went through.
+
+TERMS: dict[str, Any] = {"days": 365, "epsilon": 1.0, "delta": 1e-6}
 
 
-@pytest.mark.statistical
-@pytest.mark.usefixtures("seeded")
-def test_a_state_that_was_read_back_publishes_with_fresh_noise_of_the_whole_law() -> None:
-    """Of 12,288 draws the deviation errs by .64% (one standard error); 5% is passed by chance with less than 1e-13."""
-    sketch = dps.ContinualSketch.from_sensitive_bytes(pan_private(width=4096).to_sensitive_bytes())
-    state, sigma = sketch.snapshot(), sketch._stream.law.noise.sigma
+def ranges(bits: int = 6, **terms: Any) -> dps.ContinualSketch:
+    return dps.ContinualSketch(dps.RangeSketch(bits=bits, unit=dps.per_record()), **{**TERMS, **terms})
 
-    def right(fresh: np.ndarray) -> bool:
-        return bool(abs(fresh.std() / sigma - 1) < 0.05)
 
-    fresh = sketch.publish().table - state
-    assert right(fresh)
-    assert not right(fresh / 2)
-    assert right(state)  # the state's own noise came along whole
+def test_a_day_that_passes_64_bits_when_it_is_scaled_is_held_and_does_not_wrap_round() -> None:
+    """One record more, and 21 times the total was −2⁶³: the publication moved by 10¹⁴ where 10⁵ was paid for."""
+    scale = ranges(20)._stream.law.scales[0]
+    assert scale > 1
+    tables = []
+    for total in (2**63 // scale, 2**63 // scale + 1):
+        sketch = ranges(20)
+        sketch.update([5], counts=[total])
+        vector = joined(sketch._stream.law, sketch._today._exact())
+        assert vector[0] > 0
+        tables += [table for _, table in sketch.design.step(sketch._stream._state, vector, 1)]
+    moved = math.sqrt(float(np.sum((tables[0] - tables[1]).astype(float) ** 2)))
+    law = sketch._stream.law
+    assert moved <= law.design.sensitivity(law.contribution, law.horizon).l2
+
+
+@pytest.mark.parametrize("start", [ranges, make])
+def test_a_part_is_merged_on_one_day_and_once(start: Any) -> None:
+    sketch = start()
+    part = sketch.empty_day()
+    part.update([5] * 7)
+    sketch.merge_today(part)
+    with pytest.raises(InvalidInput, match="already in the sketch"):
+        sketch.merge_today(part)
+    sketch.publish_day()
+    sketch = type(sketch).from_sensitive_bytes(sketch.to_sensitive_bytes())
+    with pytest.raises(InvalidInput, match="already in the sketch"):
+        sketch.merge_today(part)
+
+
+@pytest.mark.parametrize("names", [None, ["a", "b"]])
+def test_buffers_that_no_days_leave_are_refused(names: Any) -> None:
+    """A forged buffer just below 2⁶³: the next record carries it over, and is seen."""
+    sketch = dps.ContinualSketch(dps.Histogram(unit=dps.per_record(), key_type="text"), keys=names, **TERMS)
+    sketch.day(["a"])
+    document = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
+    forged = np.full_like(document.arrays["state"], 2**63 - 1)
+    document = replace(document, arrays={**document.arrays, "state": forged})
+    with pytest.raises(FileRefused, match="buffers"):
+        dps.ContinualSketch.from_document(document)
+
+
+def test_copies_of_a_stream_that_found_nothing_are_told_apart() -> None:
+    start = dps.ContinualSketch(dps.Histogram(unit=dps.per_record(), key_type="int"), **TERMS)
+    copies = [dps.ContinualSketch.from_sensitive_bytes(start.to_sensitive_bytes()) for _ in range(2)]
+    assert [copy.day([1]).keys for copy in copies] == [[], []]
+    assert copies[0].publication != copies[1].publication
+    again = dps.ContinualSketch.from_sensitive_bytes(copies[0].to_sensitive_bytes())
+    assert again.publication == copies[0].publication
+
+
+def test_intervals_of_many_keys_at_once_hold_without_delta() -> None:
+    """A sum of two Laplace draws is no normal one far out: of a thousand keys some missed, nine times of ten."""
+    keys, held = list(range(1000)), 0
+    for _ in range(40):
+        sketch = dps.ContinualSketch(dps.Histogram(unit=dps.per_record()), keys=keys, days=30, epsilon=1.0, delta=0)
+        for _ in range(2):
+            sketch.day(keys, counts=[1000] * len(keys))
+        top = sketch.total().top(len(keys))
+        held += bool(np.all((top.low <= 2000) & (top.high >= 2000)))
+    assert held >= 32  # 38 on average; 31 or fewer of 40 have a chance below 10⁻³
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_micro_batch_is_counted_once_whatever_ends_a_day_without_one(tmp_path: Path, again: bool) -> None:
+    """Published, not committed; then a day without records is noted and not published; then Spark repeats the batch."""
+    streaming = pytest.importorskip("dpsketch.spark.streaming")
+    counted: list[int] = []
+
+    class Daily(streaming.DailyStream):  # type: ignore[misc, name-defined]
+        def _count(self, sketch: Any, batch: Any) -> None:
+            counted.append(len(batch))
+            sketch.update(batch)
+
+    def opened() -> Any:
+        return Daily(tmp_path / "state", ranges, lambda release, day: None, key="value")
+
+    daily = opened()
+    daily([1] * 7, 0)
+    daily._publish_until = Mock(side_effect=KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        daily.end_day(2)
+    daily = opened()
+    if again:
+        daily.end_day(2)
+    daily([1] * 7, 0)
+    daily([1] * 3, 1)
+    assert counted == [7, 3]
+    assert daily._state.load().days_published == 3
+
+
+@pytest.mark.parametrize(("factor", "taken"), [(1 - 1e-14, True), (1.5, True), (1 - 1e-7, False), (0.5, False)])
+def test_found_names_go_on_with_noise_that_another_machine_calibrated(factor: float, taken: bool) -> None:
+    """Logarithms differ in their last bits from machine to machine; less noise than that is refused."""
+    sketch = dps.ContinualSketch(dps.Histogram(unit=dps.per_record(), key_type="text"), days=9, epsilon=1.0, delta=1e-6)
+    document = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
+    document.header["receipt"]["laws"][0]["noise"]["sigma"] *= factor
+    if taken:
+        assert dps.ContinualSketch.from_document(document).days_published == 0
+    else:
+        with pytest.raises(FileRefused, match="guarantee"):
+            dps.ContinualSketch.from_document(document)

@@ -1,25 +1,20 @@
-"""Designs of correlated noise: sensitivities against all patterns, decoders against least squares, the choice."""
+"""Designs of correlated noise: sensitivities against all patterns of days, and overflow."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 
-from dpsketch.core.codec import decode, encode
+from dpsketch.core.codec import decode
 from dpsketch.core.move import Distance
 from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.laws.designs import Banded, Blocks, Contribution, Design, PanPrivate, Recurrence
-from dpsketch.privacy import Budget
-from dpsketch.sketches.continual import windows as decoding
-from dpsketch.sketches.continual.windows import DAILY, choose_design
+from dpsketch.laws.designs import Banded, Blocks, Contribution, Design, Recurrence
 
 ONE = Contribution(Distance(1, 1, 1, 1))
-GAUSSIAN, PURE = Budget(1.0, 1e-6), Budget(1.0, 0)
 YEAR = Recurrence((815474, 1039150), (17687928, 6449628), 14, 12)
 # So coarse that the floors matter.
 COARSE = Recurrence((815474, 1039150), (4318, 1575), 10, 4)
@@ -50,7 +45,7 @@ def worst(design: Design, n: int, days: int, apart: int) -> int:
     return max(int(np.sum(columns[:, list(chosen)].sum(axis=1) ** 2)) for chosen in patterns(n, days, apart))
 
 
-@pytest.mark.parametrize(("days", "apart"), [(1, 1), (2, 1), (2, 2), (3, 2), (2, 4), (9, 1)])
+@pytest.mark.parametrize(("days", "apart"), [(1, 1), (2, 2), (3, 2), (9, 1)])
 def test_bands_cost_what_the_worst_pattern_moves(days: int, apart: int) -> None:
     rng = np.random.default_rng(days * 10 + apart)
     for _ in range(20):
@@ -76,8 +71,6 @@ def test_coefficients_that_rise_are_refused_for_the_formula_is_wrong_there() -> 
             decode({"type": "Banded", "bands": list(bands)}, Design)
     with pytest.raises(InvalidInput, match="must fall"):
         Recurrence((1000, 2000), (2**25, 2**25), 14, 12)
-    with pytest.raises(InvalidInput, match="a rate"):
-        Recurrence((2**20,), (2**20,), 14, 12)
 
 
 @pytest.mark.parametrize(("days", "apart"), [(1, 1), (2, 1), (3, 2), (4, 3)])
@@ -113,36 +106,6 @@ def test_floors_are_paid_for(design: Recurrence) -> None:
         assert far > math.sqrt(float(design.column_squared(1, 1)))
 
 
-@pytest.mark.parametrize("design", [Blocks((1, 3, 6)), Blocks((1, 5)), Blocks.tree(13)], ids=str)
-def test_blocks_are_decoded_by_least_squares(design: Blocks) -> None:
-    """The weights are those of the pseudo-inverse: no unbiased linear answer has less noise."""
-    for last in (1, 4, 6, 11, 13):
-        columns = matrix(design, last).astype(float)
-        inverse = np.linalg.pinv(columns)
-        for first in range(1, last + 1):
-            best = inverse[first - 1 : last].sum(axis=0)
-            np.testing.assert_allclose(decoding.weights(design, first, last), best, atol=1e-10)
-
-
-def test_what_is_chosen() -> None:
-    chosen: Any = choose_design
-    assert chosen(PURE, ONE, 48) == DAILY
-    assert chosen(PURE, ONE, 365) == Blocks((1, 19))
-    assert chosen(GAUSSIAN, ONE, 365) == YEAR
-    assert chosen(GAUSSIAN, ONE, 1) == DAILY
-    assert chosen(GAUSSIAN, ONE, None).name == "recurrence"
-    # Users who may come every day gain nothing from correlation; who come once a month or a week do.
-    assert chosen(GAUSSIAN, Contribution(Distance(1, 1, 1, 1), 365), 365) == DAILY
-    assert len(chosen(GAUSSIAN, Contribution(Distance(1, 1, 1, 1), 12, 30), 365).bands) == 30
-    with pytest.raises(InvalidInput, match="delta > 0"):
-        chosen(PURE, ONE, 365, name="banded")
-    with pytest.raises(InvalidInput, match="need an end"):
-        chosen(PURE, ONE, None)
-    for bad in ({"objective": "best"}, {"name": "best"}):
-        with pytest.raises(InvalidInput, match="best"):
-            chosen(GAUSSIAN, ONE, 30, **bad)
-
-
 def test_cells_too_large_are_held_and_nothing_overflows() -> None:
     huge = [np.array([2**62, -(2**62), 0])] * 3 + [np.zeros(3, np.int64)] * 400
     for design in (YEAR, Banded((1024, 900, 800))):
@@ -150,10 +113,3 @@ def test_cells_too_large_are_held_and_nothing_overflows() -> None:
         assert np.all(published[:, 0] >= 0)
         assert np.all(published[:, 1] <= 0)
         assert np.abs(published).max() < 2**62
-
-
-@pytest.mark.parametrize("design", [Banded((9, 5)), PanPrivate((9, 5)), YEAR, Blocks((1, 3))], ids=str)
-def test_designs_are_written_and_read(design: Design) -> None:
-    assert decode(encode(design), Design) == design
-    with pytest.raises(FileRefused):
-        decode({**encode(design), "more": 1}, Design)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -140,12 +139,7 @@ def test_one_state_ends_one_day_once(tmp_path: Path) -> None:
         with pytest.raises(ReleaseRefused, match="not the state"):
             folder.publish(stale)
         assert stale.days_published == 0
-    other.publish_day()
-    with pytest.raises(ReleaseRefused, match="not the state"):
-        folder.publish(other)
     assert (tmp_path / "state" / "stream.sketch").read_bytes() == before
-    folder.publish(first)
-    assert folder.load().days_published == 2
     # Days that it ended in memory since it was loaded are of the state: written with the next, they are drawn once.
     first.publish_day()
     folder.publish(first)
@@ -157,9 +151,6 @@ def test_one_state_ends_one_day_once(tmp_path: Path) -> None:
     apart.publish_day()
     with pytest.raises(ReleaseRefused, match="not the state"):
         folder.publish(apart)
-    for held in (folder, StreamFolder(tmp_path / "state")):
-        with folder.held(), ThreadPoolExecutor(1) as beside, pytest.raises(FileRefused, match="in use"):
-            beside.submit(held.publish, first).result()
 
 
 def test_another_ledger_does_not_know_the_stream(tmp_path: Path, ledger: dps.Ledger) -> None:
@@ -193,11 +184,10 @@ def test_a_stream_that_was_loaded_knows_the_ledger_of_its_folder(tmp_path: Path,
         sketch.merge_today(released)
 
 
-def test_a_record_of_days_that_was_altered_is_not_trusted(tmp_path: Path, ledger: dps.Ledger) -> None:
+def test_a_record_of_days_that_was_altered_is_not_trusted(tmp_path: Path, ledger: dps.Ledger, tamper: Any) -> None:
     folder = begun(tmp_path, ledger)
     one_day(folder)
-    with sqlite3.connect(tmp_path / "budget.db") as connection:
-        connection.execute("UPDATE dpsketch_day SET publication = 'other'")
+    tamper("UPDATE dpsketch_day SET publication = 'other'")
     with pytest.raises(LedgerError, match="cannot be trusted"):
         folder.load()
     (problem,) = ledger.verify()
@@ -206,8 +196,11 @@ def test_a_record_of_days_that_was_altered_is_not_trusted(tmp_path: Path, ledger
 
 def test_one_process_at_a_time_and_one_stream_a_folder(tmp_path: Path) -> None:
     folder = begun(tmp_path, None)
+    sketch = folder.load()
     with folder.held(), pytest.raises(FileRefused, match="in use"), StreamFolder(tmp_path / "state").held():
         pass
+    with folder.held(), ThreadPoolExecutor(1) as beside, pytest.raises(FileRefused, match="in use"):
+        beside.submit(folder.publish, sketch).result()
     with pytest.raises(FileRefused, match="already"):
         begun(tmp_path, None)
     assert (tmp_path / "state" / "stream.sketch").stat().st_mode & 0o077 == 0
