@@ -8,22 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch import files, kernels
-from dpsketch._compiled import density
-from dpsketch.core.account import Account
-from dpsketch.errors import FileRefused, InvalidInput
-from dpsketch.hashing import row_keys
-from dpsketch.laws.calibration import additive
-from dpsketch.noise import RoundedGaussian
-from dpsketch.privacy import Budget
-from dpsketch.sketches.density import DensitySketch, PrivateDensity
+from dpsketch import kernels
+from dpsketch.errors import InvalidInput
+from dpsketch.sketches.density import DensitySketch
 from dpsketch.sketches.density.functions import row_functions
-from oracles import density as oracle
 
 PLANE = kernels.Euclidean(2, 2.0)
 POINTS = [[0.5, 1.0], [0.7, 1.2], [5.0, -3.0], [0.0, 0.0]]
@@ -35,8 +27,7 @@ def sketch(**changes: object) -> DensitySketch:
 
 
 def content(some: DensitySketch) -> np.ndarray:
-    """The exact table, by way of the sensitive bytes."""
-    return np.asarray(files.decode(some.to_sensitive_bytes(), allow_sensitive=True).arrays["counters"])
+    return np.array(some._exact()["counters"])
 
 
 def filled(points: object = POINTS, **changes: object) -> DensitySketch:
@@ -45,46 +36,11 @@ def filled(points: object = POINTS, **changes: object) -> DensitySketch:
     return some
 
 
-@pytest.mark.parametrize(
-    "points",
-    [
-        np.array(POINTS),
-        np.array(POINTS, dtype=np.float16),
-        np.asfortranarray(POINTS),
-        [tuple(point) for point in POINTS],
-        pa.record_batch({"x": [p[0] for p in POINTS], "y": [p[1] for p in POINTS]}),
-        pd.DataFrame(POINTS, columns=["x", "y"]).astype("Float64"),
-        pl.DataFrame(POINTS, schema=["x", "y"], orient="row"),
-        pa.FixedSizeListArray.from_arrays(pa.array(np.ravel(POINTS).astype(np.float16)), 2),
-        pa.chunked_array([pa.array(POINTS[:1]), pa.array(POINTS[1:])]),
-    ],
-    ids=lambda points: type(points).__name__,
-)
-def test_every_kind_of_table_gives_the_same_sketch(points: object) -> None:
-    half = str(getattr(points, "dtype", getattr(points, "type", ""))).startswith(("float16", "fixed"))
-    near = np.array(POINTS, np.float16).astype(float) if half else np.array(POINTS)
-    assert np.array_equal(content(filled(near)), content(filled(points)))
-
-
-def test_incomplete_points_are_left_out_and_counted() -> None:
-    complete = content(filled([[1.0, 2.0]]))
-    for points in (
-        [[1.0, 2.0], [None, 1.0], [float("nan"), 1.0], [float("inf"), 1.0]],
-        pd.DataFrame({"x": [1.0, None, float("nan"), float("inf")], "y": [2, 1, 1, 1]}),
-        pa.array([[1.0, 2.0], None, [None, 3.0], [float("nan"), 3.0]]),
-        np.ma.masked_array([[1.0, 2.0], [9, 9], [9, 9], [9, 9]], [[0, 0], [1, 0], [0, 1], [1, 1]]),
-    ):
-        some = filled(points)
-        assert np.array_equal(content(some), complete)
-        assert some.skipped_nulls == 3
-
-
 def test_bad_points_are_refused_and_change_nothing() -> None:
     some = filled()
     before = content(some)
-    wide, flat = np.array([[1.0, 2.0, 3.0]]), pa.array([1.0, 2.0])
-    frames = [pd.DataFrame({"x": ["secret"], "y": [1]}), pd.DataFrame({"x": [object()], "y": [1]})]
-    for points in ("ab", [[1.0, 2.0], [1.0]], wide, flat, *frames, pa.table({"x": [True], "y": [False]})):
+    frames = [pd.DataFrame({"x": ["secret"], "y": [1]}), pa.table({"x": [True], "y": [False]})]
+    for points in ("ab", [[1.0, 2.0], [1.0]], np.array([[1.0, 2.0, 3.0]]), pa.array([1.0, 2.0]), *frames):
         with pytest.raises(InvalidInput) as caught:
             some.update(points)
         assert "secret" not in str(caught.value)
@@ -93,22 +49,15 @@ def test_bad_points_are_refused_and_change_nothing() -> None:
 
 
 def test_bad_specs_are_refused() -> None:
-    wrong: list[dict[str, object]] = [{"rows": rows} for rows in (1, 2.0, 2**21)]
-    wrong += [{"bounds": bounds} for bounds in ((1, 0), [(0, 1)], [(0, 1), (0, float("inf"))], "ab")]
-    wrong += [{"columns": columns} for columns in (("x",), ("x", "x"))]
-    wrong += [{"kernel": "euclidean"}, {"kernel": kernels.Angular(2, 3), "width": 9}, {"placement": "some_rows"}]
-    wrong += [{"width": 1}, {"rows": 2**15, "width": 2**15}, {"unit": dps.per_record(max_weight=2)}]
+    wrong: list[dict[str, object]] = [{"rows": 1}, {"rows": 2.0}, {"width": 1}, {"rows": 2**15, "width": 2**15}]
+    wrong += [{"bounds": bounds} for bounds in ((1, 0), [(0, 1)], [(0, 1), (0, float("inf"))])]
+    wrong += [{"kernel": kernels.Angular(2, 3), "width": 9}, {"unit": dps.per_record(max_weight=2)}]
     for changes in wrong:
         with pytest.raises(InvalidInput):
             sketch(**changes)
-
-
-def test_bad_kernels_are_refused() -> None:
-    good = {"dim": 2, "bandwidth": 1.0}
-    for wrong in ({"dim": 0}, {"bandwidth": 0}, {"bandwidth": (1, 2, 3)}, {"power": 17}, {"directions": "random"}):
-        for name in ("euclidean", "manhattan"):
-            with pytest.raises(InvalidInput):
-                kernels.named(name, **{**good, **wrong})
+    for kernel in ({"dim": 0}, {"bandwidth": 0}, {"bandwidth": (1, 2, 3)}, {"power": 17}):
+        with pytest.raises(InvalidInput):
+            kernels.named("euclidean", **{"dim": 2, "bandwidth": 1.0, **kernel})
 
 
 def test_points_are_moved_into_the_bounds() -> None:
@@ -122,16 +71,6 @@ def test_far_points_neither_fail_nor_wrap() -> None:
         assert np.array_equal(table.sum(axis=1), np.full(20, 3))
 
 
-def test_sums_of_features_without_the_number_of_records_are_refused() -> None:
-    """Also where the guarantee is that of the sums alone: nothing could be asked of them."""
-    made = sketch(kernel=kernels.Gaussian(2, 1.0), width=None)
-    spec, budget = made.spec, Budget(1.0, 1e-6)
-    permit = made._pay(spec, additive(budget, "add_remove", {spec.tables()[0]: 1.0}), budget, Account())
-    forged = PrivateDensity(spec, permit.draw_all(made._exact()))
-    with pytest.raises(FileRefused):
-        PrivateDensity.from_document(forged.to_document())
-
-
 def test_queries_are_checked() -> None:
     private = filled().release(epsilon=1, delta=1e-6)
     with pytest.raises(InvalidInput, match="estimator"):
@@ -142,8 +81,6 @@ def test_queries_are_checked() -> None:
         private.density(POINTS, records=0)
     with pytest.raises(InvalidInput, match="bounds"):
         private.grid()
-    assert len(private.estimate(np.empty((0, 2)))) == 0
-    assert private.estimate(POINTS).key == POINTS
 
 
 def test_sums_densities_and_scores_agree() -> None:
@@ -162,62 +99,7 @@ def test_sums_densities_and_scores_agree() -> None:
     assert private.estimate(POINTS, estimator="median_of_means").value == pytest.approx(exact, rel=0.4)
 
 
-def test_curves_and_grids_are_densities_at_their_places() -> None:
-    line = filled([1.0, 2.0] * 500, kernel=kernels.Euclidean(1, 1.0), bounds=(0, 3), columns=["age"])
-    private = line.release(epsilon=1, delta=1e-6)
-    curve = private.curve(size=7)
-    assert curve.x.tolist() == [0, 0.5, 1, 1.5, 2, 2.5, 3]
-    assert np.array_equal(curve.value, private.density(curve.x).value)
-    assert (curve.name, curve.confidence) == ("age", 0.95)
-    plane = filled(POINTS * 500).release(epsilon=1, delta=1e-6)
-    grid = plane.grid([(-2, 8), (-4, 2)], size=(5, 3))
-    assert grid.x.tolist() == [-1, 1, 3, 5, 7]
-    assert grid.y.tolist() == [-3, -1, 1]
-    assert grid.value[2, 0] == plane.density([[-1.0, 1.0]]).value[0]
-    assert np.all(grid.low < grid.high)
-
-
-def test_budgets_are_split_and_stated() -> None:
-    some = filled()
-    for share in (-0.1, 1.0, "0.1", True):
-        with pytest.raises(InvalidInput, match="share of the budget"):
-            some.release(epsilon=1, delta=1e-6, count_share=share)
-    preview, private = some.spec.preview(epsilon=1, delta=1e-6), some.release(epsilon=1, delta=1e-6)
-    assert (preview.guarantee, preview.noise_scale) == (private.guarantee, private.noise_scale)
-    plain = some.release(epsilon=1, delta=1e-6, count_share=0)
-    assert plain.noisy_count is None
-    assert isinstance(plain.noise, RoundedGaussian)
-    assert plain.noise.sigma == pytest.approx(4.2247 * np.sqrt(20), rel=2e-4)
-    with pytest.raises(InvalidInput, match="delta=0"):
-        filled(placement="one_row").release(epsilon=1, delta=1e-6)
-
-
 VECTORS = Path(__file__).parents[1] / "vectors" / "density.json"
-RNG = np.random.default_rng(8)
-
-
-def test_hashed_codes_past_64_bits_equals_oracle() -> None:
-    points, keys = np.array([[1e15], [-1e15], [3.0]]), row_keys(3, 2, "test")
-    matrices, offsets = np.array([[[1e16, -3e9]]]), np.array([[0.25, 0.75]])
-    columns = density.hashed_columns(points, matrices, offsets, keys, 512)
-    for i, r in np.ndindex(3, 2):
-        expected = oracle.hashed_column(points[i].tolist(), [[matrices[0, 0, r]]], [offsets[0, r]], int(keys[r]), 512)
-        assert columns[i, r] == expected
-
-
-def test_smoothed_sums_equals_oracle() -> None:
-    points, matrices = RNG.normal(size=(6, 5)), RNG.normal(size=(3, 5, 7))
-    tables = RNG.integers(-20, 20, (2, 7, 8))
-    directions = matrices.transpose(2, 0, 1).tolist()
-    found = density.smoothed_sums(points, matrices, tables, 0.8)
-    for i, c in np.ndindex(6, 2):
-        expected = oracle.smoothed_sum(points[i].tolist(), directions, tables[c].tolist(), 0.8)
-        assert found[i, c] == pytest.approx(expected, rel=1e-12, abs=1e-12)
-    # Without smoothing each point reads its own counter of each row.
-    cells = density.read(tables[0], density.sign_columns(points, matrices))
-    assert density.smoothed_sums(points, matrices, tables, 0.0)[:, 0] == pytest.approx(cells.mean(axis=1))
-
-
 KERNELS: dict[str, kernels.Kernel] = {
     "euclidean 1": kernels.Euclidean(1, 0.5),
     "euclidean 2": kernels.Euclidean(2, (1.0, 2.5)),
@@ -233,22 +115,16 @@ KERNELS: dict[str, kernels.Kernel] = {
 }
 
 
-def digests() -> dict[str, list[str]]:
-    """For each kernel the digest of its row functions and of the columns of a hundred points."""
-    found = {}
+def digests(kernel: kernels.Kernel) -> list[str]:
+    """The digests of a kernel's row functions and of the columns of a hundred points."""
     points = np.outer(np.arange(100) % 11 - 5, np.ones(9)) * 0.37 + np.arange(9) * 0.11
-    for name, kernel in KERNELS.items():
-        functions = row_functions(kernel, 30, 7)
-        width = 1 << kernel.power if isinstance(kernel, kernels.Angular) else 64
-        columns = functions.columns(points[:, : kernel.dim].copy(), width)
-        arrays = np.concatenate([functions.matrices.ravel(), functions.offsets.ravel()])
-        if isinstance(kernel, kernels.Angular):
-            arrays = functions.matrices
-        data = np.ascontiguousarray(arrays, arrays.dtype.newbyteorder("<"))
-        found[name] = [sha256(part.tobytes()).hexdigest()[:32] for part in (data, columns.astype("<i4"))]
-    return found
+    functions, angular = row_functions(kernel, 30, 7), isinstance(kernel, kernels.Angular)
+    columns = functions.columns(points[:, : kernel.dim].copy(), 1 << kernel.power if angular else 64)
+    offsets = np.zeros(0) if angular else functions.offsets.ravel()
+    data = np.concatenate([functions.matrices.ravel(), offsets]).astype("<f8")
+    return [sha256(part.tobytes()).hexdigest()[:32] for part in (data, columns.astype("<i4"))]
 
 
-def test_every_machine_has_the_same_functions_equals_oracle() -> None:
+def test_every_machine_has_the_same_functions() -> None:
     """The bits of projections and columns were written down once; they may never change."""
-    assert digests() == json.loads(VECTORS.read_text())
+    assert {name: digests(kernel) for name, kernel in KERNELS.items()} == json.loads(VECTORS.read_text())
