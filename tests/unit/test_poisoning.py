@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +44,8 @@ def test_one_forged_report_weighs_what_the_page_says(protocol: Any, row: str) ->
     chance, other = protocol.chances
     weight = (1 - other) / (chance - other)
     drawn = protocol.report(people(protocol, "0", 300))
-    added = -math.inf
-    for place in range(300):
-        with_one = pa.concat_tables([honest, drawn.slice(place, 1)]).combine_chunks()
-        added = max(added, persons(protocol, with_one, "0") - before)
-        if added > 0:
-            break
+    with_one = (pa.concat_tables([honest, drawn.slice(place, 1)]).combine_chunks() for place in range(300))
+    added = next(more for table in with_one if (more := persons(protocol, table, "0") - before) > 0)
     assert added == pytest.approx(weight, rel=1e-9, abs=1e-6)
     stated = float(row.split("|")[4].replace(",", "").split()[0])
     assert stated == pytest.approx(weight, abs=0.006 if weight < 100 else 0.5)
