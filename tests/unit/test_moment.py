@@ -11,14 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsketch import accounting, files, noise
-from dpsketch._compiled.moment import LANES, chacha20_blocks, project
-from dpsketch.errors import BudgetExceeded, DpsketchError, FileRefused, InvalidInput, ReleaseRefused
+from dpsketch import files
+from dpsketch.errors import DpsketchError, FileRefused, InvalidInput, ReleaseRefused
 from dpsketch.hashing import fingerprint
-from dpsketch.laws.stable import Floor
 from dpsketch.ledger import Ledger
-from dpsketch.privacy import Budget, MomentCost, per_record, per_user
-from dpsketch.sketches.moment import MomentProfile, MomentSketch, MomentSketchAsPublished, MomentSpec, PrivateMoment
+from dpsketch.privacy import per_record, per_user
+from dpsketch.sketches.moment import MomentProfile, MomentSketch, MomentSketchAsPublished, PrivateMoment
 from dpsketch.sketches.moment.sketch import _RELEASED
 from oracles import moment as oracle
 
@@ -29,37 +27,44 @@ def sketch(**changed: Any) -> MomentSketch:
     return MomentSketch(**{"p": 0.5, "size": 64, "unit": per_record(), **changed})
 
 
-def projected(secret: list[int], keys: list[int], weights: list[float], rows: int, size: int, p: float) -> np.ndarray:
-    """The sums of weighted variates, by the oracle."""
-    terms = [
-        [weight * float(oracle.variate(secret, key, row, size, p)) for row in range(rows)]
-        for key, weight in zip(keys, weights, strict=True)
-    ]
-    return np.sum(terms, axis=0)
-
-
 def expected_sums(built: MomentSketch, totals: dict[int, float]) -> np.ndarray:
     """What the sums must be, by the oracle, for integer keys with these totals."""
     assert built._secrets is not None
-    secret = built._secrets[0].reveal_for_sensitive_file().tolist()
+    secret, size, p = built._secrets[0].reveal_for_sensitive_file().tolist(), built.spec.size, built.spec.p
     prints = fingerprint(list(totals)).fingerprints.tolist()
-    return projected(secret, prints, list(totals.values()), built.spec.size, built.spec.size, built.spec.p)
+    variates = [[float(oracle.variate(secret, key, row, size, p)) for row in range(size)] for key in prints]
+    return np.array(list(totals.values())) @ np.array(variates)
 
 
-def test_sums_are_the_projection_of_the_totals() -> None:
+@pytest.mark.parametrize(("p", "size"), [(0.1, 12), (0.25, 51), (0.5, 20), (0.75, 51), (1.0, 51)])
+def test_sums_are_the_projection_of_the_totals(p: float, size: int) -> None:
     """Of weights that are clipped, with signs that cancel, and of users."""
-    built = sketch(size=20, unit=per_record(max_weight=5))
+
+    def holds(built: MomentSketch, totals: dict[int, float]) -> None:
+        np.testing.assert_allclose(built._sums[0][:size], expected_sums(built, totals), rtol=1e-9)
+
+    built = sketch(p=p, size=size, unit=per_record(max_weight=5))
     built.update([7, 8, 7, 9], weights=[1.5, 2, 90, 0])
     built.update([8], counts=[3])
-    np.testing.assert_allclose(built._sums[0][:20], expected_sums(built, {7: 6.5, 8: 5.0}), rtol=1e-9)
-    built = sketch(size=20, stream="turnstile", unit=per_record(max_weight=5))
-    built.update([7, 8, 7], weights=[3, -2, -90])
-    np.testing.assert_allclose(built._sums[0][:20], expected_sums(built, {7: -2.0, 8: -2.0}), rtol=1e-9)
-    built = sketch(size=20, unit=per_user(max_keys=2, max_weight=3))
+    holds(built, {7: 6.5, 8: 5.0})
+    if p >= 0.25:
+        built = sketch(p=p, size=size, stream="turnstile", unit=per_record(max_weight=5))
+        built.update([7, 8, 7], weights=[3, -2, -90])
+        holds(built, {7: -2.0, 8: -2.0})
+    built = sketch(p=p, size=size, unit=per_user(max_keys=2, max_weight=3))
     built.update([1, 1, 1, 1, 2], users=["a", "a", "a", "a", "b"])
-    np.testing.assert_allclose(built._sums[0][:20], expected_sums(built, {1: 3.0, 2: 1.0}), rtol=1e-9)
+    holds(built, {1: 3.0, 2: 1.0})
     built.update([1, 2, 3, 4, 5, 6], users=["c"] * 6)
     assert built._total == 4  # two keys of c were kept
+
+
+def test_the_cipher_of_the_oracle_is_the_published_one() -> None:
+    """RFC 8439, section 2.3.2."""
+    key, nonce = np.arange(32, dtype=np.uint8).view("<u4").tolist(), [0x09000000, 0x4A000000, 0]
+    assert np.array(oracle.chacha_block(key, 1, nonce), "<u4").tobytes().hex() == (
+        "10f1e7e4d13b5915500fdd1fa32071c4c7d1f4c733c068030422aa9ac3d46c4e"
+        "d2826446079faa0914c2d705d98b02a2b5129cd1de164eb9cbd083e8a2503c4e"
+    )
 
 
 def test_a_release_ends_the_sketch_and_overwrites_its_secret() -> None:
@@ -67,19 +72,11 @@ def test_a_release_ends_the_sketch_and_overwrites_its_secret() -> None:
     built.update(["a", "b"])
     partial = built.empty_like()
     assert built._secrets is not None
-    words, sums = built._secrets[0]._words, built._sums
-    assert words is not None
-    assert all(array.any() for array in (words, sums))
+    held = built._secrets[0]._words, built._sums
+    assert all(array is not None and array.any() for array in held)
     private = built.release(**BUDGET)
-    assert not any(array.any() for array in (words, sums))
-    assert built._secrets is None
-    for use in (
-        lambda: built.release(**BUDGET),
-        lambda: built.update(["c"]),
-        lambda: built.merge(partial),
-        lambda: partial.merge(built),
-        lambda: built.to_sensitive_bytes(),
-    ):
+    assert not any(array is None or array.any() for array in held)
+    for use in (lambda: built.update(["c"]), lambda: partial.merge(built), built.to_sensitive_bytes):
         with pytest.raises(ReleaseRefused, match="released, which ends it"):
             use()
     with pytest.raises(ReleaseRefused, match="destroyed"):
@@ -94,10 +91,9 @@ def test_no_secret_in_reprs_errors_logs_or_releases(caplog: pytest.LogCaptureFix
     assert built._secrets is not None
     key = built._secrets[0].reveal_for_sensitive_file()
     texts = [repr(built), repr(built._secrets), str(built.spec.to_json())]
-    for wrong in ({"keys": ["b"], "users": ["u"]}, {"keys": [1]}, {"keys": ["b"], "weights": [-1]}):
-        with pytest.raises(DpsketchError) as caught:
-            built.update(wrong.pop("keys"), **wrong)
-        texts.append(str(caught.value))
+    with pytest.raises(DpsketchError) as caught:
+        built.update(["b"], weights=[-1])
+    texts.append(str(caught.value))
     plain = built.to_sensitive_bytes()
     private = built.release(**BUDGET)
     private.save(tmp_path / "m.dps")
@@ -109,20 +105,10 @@ def test_no_secret_in_reprs_errors_logs_or_releases(caplog: pytest.LogCaptureFix
         assert not any(word in text for word in hidden)
 
 
-def test_partials_merge_into_their_sketch_and_are_not_released() -> None:
-    whole = sketch(size=200)
-    one, two = whole.empty_like(), whole.empty_like()
-    keys = np.arange(3000) % 700
-    reference = whole.empty_like()
-    reference.update(keys)
-    one.update(keys[:1000])
-    two.update(keys[1000:2500])
-    whole.update(keys[2500:])
-    one.merge(two)
-    with pytest.raises(ReleaseRefused, match="partial"):
-        one.release(**BUDGET)
-    whole.merge(one)
-    np.testing.assert_allclose(whole._sums, reference._sums, rtol=1e-9, atol=1e-9 * np.abs(whole._sums).max())
+def test_partials_are_not_released() -> None:
+    for whole in (sketch(), MomentProfile(p=[0.5, 1], size=50, unit=per_record())):
+        with pytest.raises(ReleaseRefused, match="partial"):
+            whole.empty_like().release(**BUDGET)
 
 
 def test_a_file_without_the_secret_merges_and_is_released_and_takes_no_records() -> None:
@@ -154,7 +140,7 @@ def test_forged_files_are_refused() -> None:
 
 
 def test_only_a_rounded_scalar_is_released() -> None:
-    built = sketch(size=200)
+    built = sketch()
     built.update(np.arange(500))
     private = built.release(**BUDGET)
     assert private.scale == float(f"{private.scale:.2e}")
@@ -163,39 +149,19 @@ def test_only_a_rounded_scalar_is_released() -> None:
 
 
 def test_impossible_specs_are_refused() -> None:
-    wrongs: tuple[dict[str, Any], ...] = (
-        *({"p": p} for p in (0.05, 0.995, 1.5, "a")),
-        {"p": 0.2, "stream": "turnstile"},
-        {"size": 9},
-        {"public_total": -1},
-        {"public_total": 5, "unit": per_record(max_weight=0.5)},
-        {"stream": "turnstile", "unit": per_user(max_keys=2)},
-    )
-    for wrong in wrongs:
+    wrongs: list[dict[str, Any]] = [{"p": 0.05}, {"p": 0.995}, {"size": 9}, {"public_total": -1}]
+    for wrong in (*wrongs, {"p": 0.2, "stream": "turnstile"}, {"stream": "turnstile", "unit": per_user(max_keys=2)}):
         with pytest.raises(InvalidInput):
             sketch(**wrong)
-
-
-def test_a_refused_release_leaves_the_sketch_alive() -> None:
-    built = sketch()
-    for options in ({"epsilon": 1.0}, {**BUDGET, "estimator": "harmonic"}, {**BUDGET, "ledger": "sqlite://"}):
-        with pytest.raises(InvalidInput, match=r"delta|below 0\.5|dataset"):
-            built.release(**options)
-    with pytest.raises(InvalidInput, match="weight 1 or more"):
-        sketch(public_total=3).update(["a"], weights=[0.5])
-    assert built.release(**BUDGET).guarantee.holds
 
 
 @pytest.mark.parametrize("make", [sketch, lambda: MomentProfile(p=[0.5, 1], size=20, unit=per_record())])
 def test_a_ledger_pays_for_one_release_of_a_secret(make: Any, tmp_path: Path) -> None:
     """Two copies, released by two processes, would give away what they were not charged for."""
     ledger = Ledger(tmp_path / "budget.db")
-    ledger.create("small", epsilon=0.1, delta=1e-6, unit=per_record())
     ledger.create("web", epsilon=9.0, delta=1e-5, unit=per_record())
     one = make()
     copies = [type(one).from_sensitive_bytes(one.to_sensitive_bytes()) for _ in range(3)]
-    with pytest.raises(BudgetExceeded):
-        one.release(**BUDGET, ledger=ledger, dataset="small")
     one.release(**BUDGET, ledger=ledger, dataset="web")
     _RELEASED.clear()  # as another process knows of it
     for copied, dataset in zip(copies, ("web", "web", "elsewhere"), strict=True):
@@ -203,83 +169,8 @@ def test_a_ledger_pays_for_one_release_of_a_secret(make: Any, tmp_path: Path) ->
             copied.release(epsilon=0.5, delta=1e-6, ledger=ledger, dataset=dataset)
     assert ledger.spent("web").releases == 1
     assert "elsewhere" not in ledger.datasets()
-    make().release(**BUDGET, ledger=ledger, dataset="web")
-    assert ledger.verify() == []
     check = str(copies[0]._checks[0]).encode()
     assert not any(check in path.read_bytes() for path in tmp_path.iterdir())
-
-
-def test_seeded_secrets_promise_nothing() -> None:
-    with noise.seeded_noise_for_tests_only(1):
-        built = sketch()
-        built.update(["a"])
-        data = built.to_sensitive_bytes()
-    for each in (built, MomentSketch.from_sensitive_bytes(data)):
-        assert not each.release(**BUDGET).guarantee.holds
-    fresh = sketch()
-    with noise.seeded_noise_for_tests_only(1):
-        assert not fresh.release(**BUDGET).guarantee.holds
-
-
-def floor_of(spec: MomentSpec, *budget: float | None) -> Floor:
-    (found,) = spec.laws(Budget(*budget))
-    return found
-
-
-def paid(law: Floor) -> MomentCost:
-    (cost,) = law.costs()
-    assert isinstance(cost, MomentCost)
-    return cost
-
-
-def test_the_floor_is_what_the_budget_needs() -> None:
-    spec = MomentSpec(0.5, 200, per_record(max_weight=16))
-    for budget in ((1.0, 1e-6, None), (1.0, 0.0, None), (None, None, 0.05)):
-        found = floor_of(spec, *budget)
-        assert paid(found).ratio >= spec.ratio(found.height)
-        assert spec.ratio(0.999 * found.height) > paid(found).ratio
-        # No ratio can be stated that is below the one that follows from the floor.
-        assert paid(replace(found, ratio=1.0)).ratio == spec.ratio(found.height)
-    assert floor_of(spec, 1.0, 1e-6).height == pytest.approx(4 * 51.5, rel=0.01)  # MATH: 51.5·M^p
-
-
-def test_public_totals_lower_the_floor_and_are_enforced_by_padding() -> None:
-    unit = per_record(neighbours="replace")
-    known = MomentSpec(0.5, 200, unit, public_total=10_000)
-    assert floor_of(known, 1.0, 1e-6).height == 0
-    assert paid(floor_of(known, 1.0, 1e-6)).ratio == pytest.approx(1 + 1 / 10_000**0.5, rel=1e-9)
-    some = MomentSpec(0.5, 200, unit, public_total=900)
-    nothing = MomentSpec(0.5, 200, unit)
-    gap = floor_of(nothing, 1.0, 1e-6).height - floor_of(some, 1.0, 1e-6).height
-    assert gap == pytest.approx(30, rel=1e-6)
-    built = MomentSketch(p=0.5, size=200, unit=unit, public_total=1_000_000)
-    built.update(["a"] * 10)
-    private = built.release(**BUDGET)
-    assert private.floor == 0
-    # Ten records padded by 999,990 of another key.
-    assert private.value == pytest.approx(10**0.5 + 999_990**0.5, rel=0.5)
-
-
-def test_a_profile_has_one_composed_charge(tmp_path: Path) -> None:
-    ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
-    ledger.create("web", epsilon=2.0, delta=1e-6, unit=per_record())
-    profile = MomentProfile(p=[0.25, 0.5, 1], size=50, unit=per_record())
-    part = MomentProfile.from_sensitive_bytes(profile.to_sensitive_bytes(include_secret=True)).empty_like()
-    profile.update(np.arange(4000))
-    part.update(np.arange(2000), weights=np.ones(2000))
-    profile.merge(part)
-    private = profile.release(epsilon=2.0, delta=1e-6, ledger=ledger, dataset="web")
-    assert private.charge is not None
-    costs = private.guarantee.costs
-    assert [cost.p for cost in costs if isinstance(cost, MomentCost)] == [0.25, 0.5, 1]
-    assert 0.99 * 2 < accounting.compose(costs, delta=1e-6) <= 2
-    assert private[0.5].value == pytest.approx(2000 + 2000 * 2**0.5, rel=1)
-    assert private.curve().key == [0.25, 0.5, 1]
-    with pytest.raises(ReleaseRefused, match="partial"):
-        part.release(epsilon=1.0, delta=1e-6)
-    for wrong in ([], [0.5, 0.5], [0.1 + i / 100 for i in range(65)]):
-        with pytest.raises(InvalidInput, match="exponent"):
-            MomentProfile(p=wrong, size=50, unit=per_record())
 
 
 FORGERIES: dict[str, Any] = {
@@ -309,66 +200,3 @@ def test_the_published_form_says_that_it_does_not_hold() -> None:
     assert "NOT PRIVATE" in repr(private)
     with pytest.raises(InvalidInput, match="as published"):
         private.to_document()
-    for wrong in ({"rate": 0}, {"records": 1}, {"unit": per_user(max_keys=2)}):
-        with pytest.raises(InvalidInput):
-            MomentSketchAsPublished(**{"p": 0.5, "size": 50, "unit": per_record(), "records": 9, "keys": 9, **wrong})
-
-
-SECRET = np.array([0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0, 0x082EFA98, 0xEC4E6C89])
-
-
-def words(text: str) -> list[int]:
-    return np.frombuffer(bytes.fromhex(text), "<u4").tolist()
-
-
-def blocks(key: list[int], counter: int, nonce: list[int]) -> np.ndarray:
-    """The kernel's blocks, a row each, with counters that count up from ``counter``."""
-    inputs = np.repeat(np.array([counter, *nonce], np.uint32), LANES)
-    inputs[:LANES] += np.arange(LANES, dtype=np.uint32)
-    out = np.empty(16 * LANES, np.uint32)
-    chacha20_blocks(np.array(key, np.uint32), inputs, out)
-    return out.reshape(16, LANES).T
-
-
-@pytest.mark.parametrize(
-    ("key", "counter", "nonce", "expected"),
-    [
-        # RFC 8439, section 2.3.2.
-        (
-            bytes(range(32)).hex(),
-            1,
-            "000000090000004a00000000",
-            "10f1e7e4d13b5915500fdd1fa32071c4c7d1f4c733c068030422aa9ac3d46c4e"
-            "d2826446079faa0914c2d705d98b02a2b5129cd1de164eb9cbd083e8a2503c4e",
-        ),
-        # RFC 8439, appendix A.1, test vector 2.
-        (
-            "00" * 32,
-            1,
-            "00" * 12,
-            "9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed"
-            "29b721769ce64e43d57133b074d839d531ed1f28510afb45ace10a1f4b794d6f",
-        ),
-    ],
-)
-def test_the_cipher_reproduces_the_published_vectors(key: str, counter: int, nonce: str, expected: str) -> None:
-    found = blocks(words(key), counter, words(nonce))
-    assert found[0].astype("<u4").tobytes().hex() == expected
-    assert oracle.chacha_block(words(key), counter, words(nonce)) == found[0].tolist()
-
-
-def test_every_lane_is_its_own_block() -> None:
-    found = blocks(SECRET.tolist(), 2**32 - 3, [7, 8, 9])
-    for lane in (0, 2, 3, 17, LANES - 1):
-        assert oracle.chacha_block(SECRET.tolist(), (2**32 - 3 + lane) % 2**32, [7, 8, 9]) == found[lane].tolist()
-    assert len(np.unique(found, axis=0)) == LANES
-
-
-@pytest.mark.parametrize(("p", "size"), [(0.1, 12), (0.25, 51), (1 / 3, 12), (0.75, 51), (1.0, 51)])
-def test_projection_equals_the_oracle(p: float, size: int) -> None:
-    prints = np.array([0, 1, 2**64 - 1, 0x0123456789ABCDEF], np.uint64)
-    weights = np.array([1.0, -2.5, 0.0, 3e5])
-    sums = np.zeros(-(-size // 4) * 4)
-    project(sums, SECRET.astype(np.uint32), prints, weights, p)
-    expected = projected(SECRET.tolist(), prints.tolist(), weights.tolist(), len(sums), size, p)
-    np.testing.assert_allclose(sums, expected, rtol=1e-11)
