@@ -99,6 +99,21 @@ def test_sums_densities_and_scores_agree() -> None:
     assert private.estimate(POINTS, estimator="median_of_means").value == pytest.approx(exact, rel=0.4)
 
 
+def test_curves_and_grids_are_densities_at_their_places() -> None:
+    line = filled([1.0, 2.0] * 500, kernel=kernels.Euclidean(1, 1.0), bounds=(0, 3), columns=["age"])
+    private = line.release(epsilon=1, delta=1e-6)
+    curve = private.curve(size=7)
+    assert curve.x.tolist() == [0, 0.5, 1, 1.5, 2, 2.5, 3]
+    assert np.array_equal(curve.value, private.density(curve.x).value)
+    assert (curve.name, curve.confidence) == ("age", 0.95)
+    plane = filled(POINTS * 500).release(epsilon=1, delta=1e-6)
+    grid = plane.grid([(-2, 8), (-4, 2)], size=(5, 3))
+    assert grid.x.tolist() == [-1, 1, 3, 5, 7]
+    assert grid.y.tolist() == [-3, -1, 1]
+    assert grid.value[2, 0] == plane.density([[-1.0, 1.0]]).value[0]
+    assert np.all(grid.low < grid.high)
+
+
 VECTORS = Path(__file__).parents[1] / "vectors" / "density.json"
 KERNELS: dict[str, kernels.Kernel] = {
     "euclidean 1": kernels.Euclidean(1, 0.5),

@@ -71,21 +71,18 @@ def test_a_ledger_that_lost_a_table_is_refused_and_not_mended(ledger: Ledger, ta
         ledger.verify()
 
 
-PLACES: dict[str, Any] = {
-    "postgresql://m%40e:p%40ss%2Fword%25@[2001:db8::1]:5433/budget?connect_timeout=3": {
-        "user": "m@e", "password": "p@ss/word%", "host": "2001:db8::1", "port": "5433", "dbname": "budget",
-        "connect_timeout": "3",
-    },
-    "postgresql://me@a:1,b:2/b?password=secret": {
-        "user": "me", "host": "a,b", "port": "1,2", "dbname": "b", "password": "secret",
-    },
-}  # fmt: skip
+PLACES = {
+    "postgresql://m%40e:p%40ss%2Fword%25@[2001:db8::1]:5433/b?connect_timeout=3": (
+        "user=m@e password=p@ss/word% host=2001:db8::1 port=5433 dbname=b connect_timeout=3"
+    ),
+    "postgresql://me@a:1,b:2/b?password=secret": "user=me password=secret host=a,b port=1,2 dbname=b",
+}
 
 
 @pytest.mark.parametrize("url", PLACES)
 def test_a_url_leads_to_a_server_and_shows_no_secret(url: str) -> None:
     store = LedgerStore(url)
-    assert pickle.loads(pickle.dumps(store))._place == store._place == PLACES[url]
+    assert pickle.loads(pickle.dumps(store))._place == store._place == dict(x.split("=") for x in PLACES[url].split())
     assert ":***" in str(store)
     assert not any(secret in str(store) for secret in ("secret", "ss", "word"))
 
