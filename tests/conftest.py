@@ -148,12 +148,3 @@ def seeded() -> Iterator[None]:
     """Noise that repeats and says so: releases made from it promise nothing."""
     with noise.seeded_noise_for_tests_only(20220818):
         yield
-
-
-@pytest.fixture(scope="session")
-def real_data() -> Path:
-    """The folder of real data, or a skip that says what was left out."""
-    folder = os.environ.get("DPSKETCH_DATA")
-    if not folder or not Path(folder).is_dir():
-        pytest.skip("real data: DPSKETCH_DATA is not set to a folder")
-    return Path(folder)

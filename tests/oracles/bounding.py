@@ -71,20 +71,3 @@ def table(
         for line, added in zip(total, own, strict=True):
             line[:] = [a + b for a, b in zip(line, added, strict=True)]
     return total, count
-
-
-def cells(key: int, seed: int, rows: int, width: int) -> tuple[tuple[int, int], ...]:
-    """Return the bucket and sign of an integer key in each row."""
-    print_ = hashing.fingerprint(key)
-    return tuple(hashing.cell(print_, row_key, width) for row_key in hashing.row_keys(seed, rows))
-
-
-def keys_that_share_cells(count: int, seed: int, rows: int, width: int) -> list[int]:
-    """Return integer keys that fall into the same cell with the same sign in every row: the worst user's."""
-    groups: dict[tuple[tuple[int, int], ...], list[int]] = {}
-    for key in range(10**6):
-        group = groups.setdefault(cells(key, seed, rows, width), [])
-        group.append(key)
-        if len(group) == count:
-            return group
-    raise AssertionError("no such keys among a million")

@@ -37,27 +37,8 @@ def subset_hashing(
     return choose([b for b in range(width) if b not in occupied], words[1])
 
 
-def subset_direct(items: Sequence[int], domain: int, cap: int, threshold: int, words: Sequence[int]) -> int | None:
-    members = list(dict.fromkeys(cut(items, cap, words[2])))
-    members += [domain + dummy for dummy in range(cap - len(members))]
-    if words[0] < threshold:
-        return choose(members, words[1])
-    return choose([symbol for symbol in range(domain + cap) if symbol not in members], words[1])
-
-
 def support(seeds: Sequence[int], buckets: Sequence[int], keys: Sequence[int], width: int, print_: int) -> int:
     return sum(bucket(print_, keys[s], width) == b for s, b in zip(seeds, buckets, strict=True))
-
-
-def recover(order: Sequence[int], cells: Sequence[Sequence[int]]) -> set[int]:
-    """The keys that an ordering matrix gives away, by trying every number of occupied cells."""
-    ranked = sorted(range(len(order)), key=lambda cell: -order[cell])
-    for g in range(1, len(order) + 1):
-        top = set(ranked[:g])
-        inside = {x for x, own in enumerate(cells) if set(own) <= top}
-        if {cell for x in inside for cell in cells[x]} == top:
-            return inside
-    return set()
 
 
 def boundary(keeps: Callable[[np.ndarray], np.ndarray], cases: int, bits: int = 64) -> list[int]:

@@ -48,13 +48,6 @@ def least_squares(
     return float(wanted @ leaves), float(wanted @ inverse @ wanted)
 
 
-def in_range(values: np.ndarray, lows: Sequence[int], highs: Sequence[int]) -> np.ndarray:
-    """Count the values in each range, both ends included."""
-    return np.array(
-        [np.count_nonzero((values >= low) & (values <= high)) for low, high in zip(lows, highs, strict=True)]
-    )
-
-
 def rank_gap(values: np.ndarray, found: int, share: float) -> float:
     """Return by how many records a value misses being a quantile: 0 where the share is met within the value's own."""
     target = share * len(values)
