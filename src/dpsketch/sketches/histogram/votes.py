@@ -284,8 +284,9 @@ class PrivateVoteHistogram(NamedCounts, SketchRelease):
             low, high = between_loads(values, self.pairs[places], law.noise, law.cutoff, tail / 2)
         else:
             low, high = above_majority(values, law.noise, law.cutoff, tail)
-        low = np.maximum(low, 1)
-        value, least, most = (each.astype(np.float64) for each in (values, low, np.maximum(high, low)))
+        # The noise of the bucket's two parts can put the limits on one side of the value.
+        low, high = np.clip(low, 1, values), np.maximum(high, values)
+        value, least, most = (each.astype(np.float64) for each in (values, low, high))
         return Estimates(asked, value, least, most, confidence, self.counts)
 
     def facts(self) -> dict[str, Any]:
