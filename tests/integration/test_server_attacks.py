@@ -159,7 +159,7 @@ def test_sockets_cannot_be_held_and_overload_is_said_in_json(tmp_path: Path) -> 
                     one.sendall(b"x")  # dripping on does not help
             return not any(map(is_open, held[:18]))
 
-        wait_for(ended)
+        wait_for(ended, 20)
         assert httpx.get(f"{server.url}/v1/session").status_code == 200
 
 
