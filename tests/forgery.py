@@ -97,6 +97,9 @@ def headers(original: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield changed("a law of another class", *of, type="Unit")
             for field in law:
                 yield changed(f"{law['type']} without {field}", *of, drop=field)
+            for name, value in {"horizon": 1, "days": 1, "apart": 9, "scales": [7]}.items():  # of a stream's state
+                if not several and law.get(name, value) != value:
+                    yield changed(f"another {name}", *of, **{name: value})
             for path, kind in _typed(law):
                 if kind in ("RoundedGaussian", "DiscreteLaplace"):
                     less = ("sigma", 0.9) if kind == "RoundedGaussian" else ("epsilon", 1.1)
@@ -104,6 +107,9 @@ def headers(original: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                 for field in ("l1", "squared", "cells", "most") if kind == "Move" else ():
                     if _at(law, path)[field] > 1:
                         yield changed(f"a smaller {field} at {path}", *of, *path, **{field: 1})
+    if original.get("limits", [1])[0] != 1:
+        yield changed("more days of a user than are paid for", limits=[original["limits"][0] + 1, 1])
+        yield changed("users of no limit", limits=None)
     if isinstance(original.get("guarantee"), dict):
         yield changed("a smaller stated epsilon", "guarantee", scale=("epsilon", 0.9))
         yield changed("a smaller stated cost", "guarantee", costs=[{"kind": "pure", "epsilon": 0.001}])

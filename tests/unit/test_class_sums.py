@@ -317,18 +317,18 @@ def test_two_later_passes_have_the_noise_that_a_units_records_need(most: int, re
 
 
 def test_a_later_pass_reads_the_records_of_a_user_that_count() -> None:
-    """Five records of one user, of which two count: both passes have two, and the second the same ones.
+    """Of each of three users two of five records count, in both passes the same ones, each in a coordinate of its own.
 
-    Classes without records point anywhere; by this seed they leave residuals that are seen.
+    Other users' records say where the classes are: all point away from these, whose residuals are large for any noise.
     """
-    points = np.eye(FEW)[:5]
-    codes, users = np.array([1, 1, 1, 1, 1]), ["one"] * 5
+    points = np.repeat(np.eye(15 + CLASSES), [1] * 15 + [100] * CLASSES, axis=0)
+    codes = np.append(np.ones(15, int), np.repeat(np.arange(CLASSES), 100))
+    users = [*np.repeat(["one", "two", "three"], 5), *(f"other {i}" for i in range(100 * CLASSES))]
     given = {"unit": dps.per_user(max_keys=2), "epsilon": None, "delta": None, "rho": 1e9, "passes": 2}
-    with seeded_noise_for_tests_only(5):
-        sums = passes(**given).fit(points, codes, users).sums_
-    first, second = np.abs(sums.sums).sum(axis=0), np.abs(sums.corrections).sum(axis=0)
-    assert np.sum(first > STEPS / 2) == 2
-    assert np.array_equal(first > STEPS / 2, second > LENGTH / 400)  # ten deviations of its noise
+    sums = passes(**given).fit(points, codes, users).sums_
+    first, second = (np.abs(each).sum(axis=0)[:15] for each in (sums.sums, sums.corrections))
+    assert np.sum(first.reshape(3, 5) > STEPS / 2, axis=1).tolist() == [2, 2, 2]
+    assert np.array_equal(first > STEPS / 2, second > LENGTH / 4)
 
 
 def test_a_forged_file_of_sums_without_noise_is_refused(tmp_path: Path) -> None:

@@ -295,6 +295,16 @@ def test_buffers_that_no_days_leave_are_refused(names: Any) -> None:
         dps.ContinualSketch.from_document(document)
 
 
+def test_forged_visits_of_users_are_refused() -> None:
+    sketch = make(30, unit=dps.per_user(2), user_days=3)
+    sketch.day([1, 2], users=[1, 2])
+    document = files.decode(sketch.to_sensitive_bytes(), allow_sensitive=True)
+    visitors, visits = list(document.arrays["visitors"]), np.asarray(document.arrays["visits"])
+    for forged in ({"visits": 0 * visits}, {"visitors": visitors[:-1]}, {"visitors": [*visitors[:-1], visitors[-2]]}):
+        with pytest.raises(FileRefused):
+            dps.ContinualSketch.from_document(replace(document, arrays={**document.arrays, **forged}))
+
+
 def test_copies_of_a_stream_that_found_nothing_are_told_apart() -> None:
     start = dps.ContinualSketch(dps.Histogram(unit=dps.per_record(), key_type="int"), **TERMS)
     copies = [dps.ContinualSketch.from_sensitive_bytes(start.to_sensitive_bytes()) for _ in range(2)]

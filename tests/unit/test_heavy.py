@@ -48,7 +48,7 @@ def test_negative_integers_are_refused_without_being_named() -> None:
 
 def test_bad_shapes_are_refused() -> None:
     wrong = ({"key_bytes": None}, {"key_bytes": 65}, {"key_bytes": 2.0}, {"key_bits": 7}, {"key_bits": 65})
-    for changes in (*wrong, {"rows": 1023, "width": 2**21}):
+    for changes in (*wrong, {"rows": 1023, "width": 2**21}, {"unit": None}, {"unit": "record"}):
         with pytest.raises(InvalidInput):
             sketch(**changes)
     with pytest.raises(InvalidInput, match="not both"):

@@ -10,11 +10,9 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.laws.thresholds import CountThreshold
-from dpsketch.noise import seeded_noise_for_tests_only
+from dpsketch.noise import DiscreteLaplace, RoundedGaussian, seeded_noise_for_tests_only
 from dpsketch.sketches.histogram.calibration import gaussian, plain_laplace, truncated_laplace
-from dpsketch.sketches.histogram.intervals import (
-    selective,
-)
+from dpsketch.sketches.histogram.intervals import selective, sum_width
 from dpsketch.truncated import TruncatedLaplace
 from oracles.laws import masses
 
@@ -106,3 +104,18 @@ def test_every_true_count_is_covered_given_that_it_is_listed(listing: CountThres
             low, high = selective(y, law, cutoff, tail)
             covered = chance[(low <= true) & (true <= high)].sum() / chance.sum()
             assert covered >= 1 - 2 * tail - 1e-9
+
+
+@pytest.mark.parametrize("law", [DiscreteLaplace(0.1, 1), TruncatedLaplace(1.0, 14), RoundedGaussian(4.2)], ids=repr)
+@pytest.mark.parametrize("counts", [2, 50])
+def test_widths_of_sums_cover_and_are_no_wider_than_they_need_be(law: Any, counts: int) -> None:
+    """Exact: the law of the sum by convolution. Two steps and a tenth less would not cover."""
+    single = masses(law, law.bound if isinstance(law, TruncatedLaplace) else 40 * math.ceil(math.sqrt(law.variance)))
+    size = 1 << (len(single) * counts).bit_length()
+    summed = np.fft.irfft(np.fft.rfft(single, size) ** counts, size)[: counts * (len(single) - 1) + 1]
+    for tail in (0.25, 0.05, 0.025, 0.005, 0.0005):
+        width, middle = sum_width(law, counts, tail), len(summed) // 2
+        less = max(0, int(0.9 * width) - 2)
+        covered, fewer = (float(summed[middle - each : middle + each + 1].sum()) for each in (width, less))
+        assert covered >= 1 - 2 * tail - 1e-9
+        assert tail != 0.025 or fewer < 1 - 2 * tail

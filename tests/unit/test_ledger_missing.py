@@ -99,6 +99,15 @@ def test_the_ledger_of_the_home_folder_is_begun_once(how: str, beginning: str, h
     refuses(Ledger.default, home)
 
 
+def test_where_nobody_names_a_folder_it_is_below_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version that looked elsewhere would know of nothing that was spent."""
+    for name in ("DPSKETCH_LEDGER", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Ledger.default().charge("web", [HALF], unit=RECORD)
+    assert (tmp_path / ".local/share/dpsketch/ledger.db").exists()
+
+
 @pytest.mark.parametrize("use", [Ledger.datasets, USES["charge"]])
 def test_every_use_notes_that_the_home_folder_has_a_ledger(use: Callable[[Ledger], Any], home: Path) -> None:
     """As after a restore that left the note out."""

@@ -282,6 +282,28 @@ def test_a_file_that_is_no_spec_is_refused(tmp_path: Path, content: str) -> None
         local.read_spec(tmp_path / "spec.json")
 
 
+@pytest.mark.parametrize(("name", "other"), [("r.jsonl", b"\xff\xfe\n\n   \nnot json\n"), ("r.reports", b"")])
+def test_reports_are_appended_and_a_file_that_was_cut_loses_its_last_only(
+    tmp_path: Path, name: str, other: bytes
+) -> None:
+    path, protocol, bad = tmp_path / name, PROTOCOLS[0], 2 if other else 0
+    path.write_bytes(other)
+    for _ in range(2):
+        assert local.write_reports(path, protocol, protocol.report([["a", "b"], ["b"], []])) == 3
+    collector = protocol.collector()
+    path.write_bytes(path.read_bytes()[:-5])
+    assert collector.receive(local.read_reports(path, protocol)) == local.Received(5, 0, 0, bad + 1)
+
+
+def test_a_key_outside_a_listed_domain_is_left_out_and_cannot_be_asked_for() -> None:
+    protocol = local.SubsetDirect(8.0, max_items=1, domain=["a", "b"])
+    with noise.seeded_noise_for_tests_only(1):
+        collector = protocol.collector().add(protocol.report([["a", "elsewhere"], ["elsewhere"]] * 500))
+    assert abs(collector.estimate(["a"]).value[0] - 0.5) < 0.05
+    with pytest.raises(InvalidInput, match="domain"):
+        collector.estimate(["elsewhere"])
+
+
 def words_of(protocol: Any) -> str:
     """What an answer counts of each person: its interval is for that, not for all that a person holds."""
     if isinstance(protocol, SINGLE):

@@ -155,6 +155,23 @@ def test_impossible_specs_are_refused() -> None:
             sketch(**wrong)
 
 
+def test_records_that_a_public_total_counts_and_that_did_not_come_are_padded() -> None:
+    """A public total needs no noise: 10 records alone would have √10, and with all others of one key, 1,003."""
+    unit, total = per_record(neighbours="replace"), 1_000_000
+    made = (
+        sketch(unit=unit, size=200, public_total=total),
+        MomentProfile(p=[0.5, 1], size=200, unit=unit, public_total=total),
+    )
+    for built in made:
+        with pytest.raises(InvalidInput, match="weight 1 or more"):
+            built.update(["a"], weights=[0.5])
+        built.update(["a"] * 10)
+    alone, profile = (built.release(**BUDGET) for built in made)
+    for private in (alone, profile[0.5]):
+        assert private.floor == 0
+        assert 300 < private.value < 3000  # 99.7% less or 3 times as much is more than ten deviations
+
+
 @pytest.mark.parametrize("make", [sketch, lambda: MomentProfile(p=[0.5, 1], size=20, unit=per_record())])
 def test_a_ledger_pays_for_one_release_of_a_secret(make: Any, tmp_path: Path) -> None:
     """Two copies, released by two processes, would give away what they were not charged for."""

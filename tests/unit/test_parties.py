@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import dpsketch as dps
-from dpsketch import accounting
-from dpsketch.errors import CounterOverflow, InvalidInput, ReleaseRefused, SpecMismatch
+from dpsketch import accounting, files
+from dpsketch.errors import CounterOverflow, FileRefused, InvalidInput, ReleaseRefused, SpecMismatch
 from dpsketch.laws.shares import Share
 from dpsketch.privacy import ApproximateCost
 from dpsketch.sketches.countsketch.sketch import merge_releases
@@ -190,6 +190,16 @@ def test_a_release_is_in_a_sum_once(tmp_path: Path) -> None:
             combine()
     assert (first + second + third).noise_scale == pytest.approx(3**0.5 * first.noise_scale)
     assert (change + third).noise_scale == pytest.approx(3**0.5 * first.noise_scale)
+
+
+def test_a_sum_that_was_paid_for_once_is_refused() -> None:
+    """Two releases of one spec and budget have equal laws: a file of their sum has to show two receipts."""
+    first, second = (counts(key_type="text").release(**BUDGET) for _ in range(2))
+    document = (first + second).to_document()
+    document.header["receipts"].pop()
+    document.header["guarantee"] = first.to_document().header["guarantee"]
+    with pytest.raises(FileRefused):
+        dps.load(files.encode(document))
 
 
 def test_two_releases_that_came_out_alike_are_two(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import dpsketch as dps
 from dpsketch import files
 from dpsketch.errors import DpsketchError
 from dpsketch.laws import sorted as in_order
+from dpsketch.laws.bounds import EDGES
 from dpsketch.laws.groups import SCALE, Measure, TableContent
 from dpsketch.laws.sorted import SortedContent
 from dpsketch.noise import seeded_noise_for_tests_only
@@ -239,6 +240,18 @@ def test_records_in_order_answer_as_relational_steps_do(
         assert len(found) == len(expected)
         for one, other in zip(found, expected, strict=True):
             assert np.array_equal(one, other)
+
+
+def test_the_value_of_a_shape_favours_none() -> None:
+    """Each of three values has a third of 3,000 users, within 5 deviations: it fails by chance once in 10⁶ runs."""
+    store = RecordStore(by_user=True, values=1, totals=(), samples=(0,))
+    groups, users = (pa.chunked_array([each]) for each in (np.zeros(9000, np.int64), np.repeat(np.arange(3000), 3)))
+    store.add(record_rows(groups, users, [np.tile([0.0, 5.0, 10.0], 3000)]))
+    content = SortedContent(store.tables(), values=(0,), roomy=True)
+    shape = content.keep(np.array([], np.int64), lambda _: 2).shape(Measure("y", "record_mean", 0))
+    bins = shape[np.searchsorted(EDGES, [0.0, 5.0, 10.0], side="right")]
+    assert bins.sum() == 3000
+    assert np.abs(bins - 1000).max() < 5 * np.sqrt(3000 * 2 / 9)
 
 
 def test_totals_are_exact_where_doubles_are_not() -> None:

@@ -1,7 +1,4 @@
-"""Joint decoding of keys that no row tells apart: what is seen is shared, and intervals say what is not seen.
-
-Keys with opposite signs are held in tests/property/test_twins.py.
-"""
+"""Joint decoding of keys that no row tells apart: what is seen is shared, and intervals say what is not seen."""
 
 from __future__ import annotations
 
@@ -21,15 +18,15 @@ HEAVY = 5000
 
 
 @cache
-def twins() -> tuple[int, int]:
-    """Return two keys with the same cells and equal signs."""
+def twins(turned: int) -> tuple[int, int]:
+    """Return two keys with the same cells and equal signs, or, turned by −1, all of them opposite."""
     keys = np.arange(8000)
     cells, signs = kernels.cells(fingerprint(keys).fingerprints, row_keys(SEED, ROWS), WIDTH)
     seen: dict[tuple[int, ...], int] = {}
     for key, places, sign in zip(keys.tolist(), cells.tolist(), signs.tolist(), strict=True):
-        other = seen.setdefault((*places, *sign), key)
-        if other != key:
+        if (other := seen.get((*places, *(turned * each for each in sign)))) is not None:
             return other, key
+        seen[(*places, *sign)] = key
     raise AssertionError("no such keys among those looked at")
 
 
@@ -48,7 +45,7 @@ def test_keys_with_the_same_cells_have_equal_parts_of_their_sum(counts: tuple[in
     has a probability below 1e-3."""
     held = []
     for draw in range(8):
-        keys = twins()
+        keys = twins(1)
         found = release(keys, counts, draw).decode(np.append(keys, OTHERS))
         assert found.value[0] == found.value[1]
         assert abs(found.value[:2].sum() - sum(counts)) < 60
@@ -60,3 +57,15 @@ def test_keys_with_the_same_cells_have_equal_parts_of_their_sum(counts: tuple[in
             assert found.low[0] <= 60
             assert found.high[1] >= sum(counts) - 60
     assert np.sum(held) >= 5
+
+
+@pytest.mark.parametrize("counts", [(0, HEAVY), (HEAVY, 700), (HEAVY, HEAVY)])
+def test_of_keys_with_opposite_signs_the_difference_is_seen(counts: tuple[int, int]) -> None:
+    """What both have is in no cell: the least counts that have the difference are shown, and intervals reach as far as
+    the largest counter beyond."""
+    private = release(twins(-1), counts, 0)
+    found = private.decode(np.append(twins(-1), OTHERS))
+    assert np.abs(found.value[:2] - (np.array(counts) - min(counts))).max() < 60
+    assert np.all((found.low[:2] <= counts) & (counts <= found.high[:2]))
+    assert np.all(found.high[:2] - found.value[:2] >= np.abs(private.table).max())
+    assert np.sqrt(np.mean((found.value[2:] - np.where(np.arange(200) < 20, HEAVY, 0)) ** 2)) < 12
