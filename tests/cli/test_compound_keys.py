@@ -34,6 +34,8 @@ def test_a_key_of_two_columns_is_asked_and_answered_as_a_csv_row(dpsketch: Any, 
     assert [row["key"] for row in found] == [["a,b", "c"], ["a", "b,c"], ['q"', "x"], ["", "e"], ["a", "c"]]
     assert [round(row["value"], -2) + 0 for row in found] == [400, 400, 400, 400, 0]
     assert '"a,b",c' in dpsketch("query", "out.dps", '"a,b",c').out
+    refused = dpsketch("query", "out.dps", "ssn,b,c")
+    assert (refused.code, "one CSV row of o, d" in refused.err, "ssn" in refused.err) == (2, True, False)
     if kind != "counts":
         listed = dpsketch("top", "out.dps", "--json").json["estimates"]
         assert {tuple(row["key"]) for row in listed} == {("a,b", "c"), ("a", "b,c"), ('q"', "x"), ("", "e")}

@@ -63,6 +63,19 @@ def test_each_kind_of_error_has_its_exit_code_and_leaves_what_is_there(
         assert document["error"]["message"].split()[-1] in plain.err
 
 
+@pytest.mark.usefixtures("folder")
+def test_no_command_replaces_a_file_that_is_there(dpsketch: Runner) -> None:
+    """They are refused before anything is read: what they read is missing."""
+    for words in (
+        "build counts none.csv --key url -o",
+        "release none.sketch --epsilon 1 --delta 0 -o",
+        "merge none.sketch no.sketch -o",
+        "local report none.csv --user u --key k --spec none.json -o",
+        "serve --store none.db backup",
+    ):
+        assert dpsketch(*words.split(), "there.dps").code == 4, words
+
+
 def test_quiet_leaves_results_and_errors(folder: Path, dpsketch: Runner) -> None:
     """Messages come beside JSON unless they are not wanted."""
     quiet = dpsketch(*RUN, *BUDGET, "--no-ledger", "--quiet", "-o", "quiet.dps")

@@ -47,6 +47,7 @@ def test_options_that_contradict_the_other_release_are_refused(dpsketch: Any) ->
     made = dpsketch(*built)
     assert made.code == 0, made.err
     assert dps.load_sensitive("part.sketch").spec == first
+    assert Path("part.sketch").stat().st_mode & 0o077 == 0
     like = ["--like", "first.dps"]
     for kind, options, words in (
         ("counts", [*like, "--seed", "5", "--max-keys", "2"], "drop --max-keys, --seed."),

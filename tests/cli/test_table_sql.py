@@ -197,10 +197,12 @@ REFUSED = {
     "SELECT country, COUNT(*) FROM events GROUP BY ROLLUP (country)": "grouping sets",
     "SELECT country, qty, COUNT(*) FROM events GROUP BY country": "neither in GROUP BY nor an aggregate",
     "SELECT visitor % 2 AS visitor, COUNT(*) FROM events GROUP BY 1": "the column of the user",
+    "SELECT lower(country) AS country, COUNT(*) FROM events GROUP BY country": "both a column and the alias",
     # aggregates that are none
     "SELECT country, MIN(amount) FROM events GROUP BY country": "no aggregate that can be released.*low values",
     "SELECT country, COUNT(DISTINCT qty) FROM events GROUP BY country": "COUNT\\(DISTINCT …\\) counts users",
     "SELECT country, SUM(amount) FILTER (WHERE qty > 1) FROM events GROUP BY country": "has a FILTER",
+    "SELECT country, SUM(amount) / COUNT(*) FROM events GROUP BY country": "computes with an aggregate",
     "SELECT country, SUM(DISTINCT amount) FROM events GROUP BY country": "DISTINCT in sum",
     "SELECT country, COUNT(*) OVER () FROM events GROUP BY country": "has a window",
     "SELECT country, SUM(row_number() OVER ()) FROM events GROUP BY country": "kind window",
@@ -209,6 +211,7 @@ REFUSED = {
     "SELECT country, COUNT(*) FROM events WHERE read_text('/etc/passwd') > '' GROUP BY country": "function read_text",
     f"{GROUPED} QUALIFY row_number() OVER () < 2": "has a QUALIFY",
     f"{GROUPED} HAVING qty > 5": "'qty' is none of them",
+    f"{GROUPED} HAVING SUM(amount) > 5": "Select it as well",
     "SELECT DISTINCT country, COUNT(*) FROM events GROUP BY country": "SELECT DISTINCT",
     # sources
     "SELECT country + 1 AS c, COUNT(*) FROM events GROUP BY c": "does not fit the types",

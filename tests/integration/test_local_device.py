@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 
 from dpsketch import files, local
 from dpsketch.errors import BudgetExceeded, DpsketchError, FileRefused
+from dpsketch.local import client as module
 
 PROTOCOL = local.SubsetHashing(epsilon=1.0, max_items=4, width=4000)
 
@@ -61,6 +64,24 @@ def test_four_processes_spend_one_budget(tmp_path: Path) -> None:
     assert (client.spent, client.remaining) == (1.0, 0.0)
     with pytest.raises(BudgetExceeded):
         client.report(["another"])
+
+
+def test_a_link_leads_to_the_same_lock_and_budget(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "device")
+    first, second = (local.Client(PROTOCOL, 1.0, tmp_path / name) for name in ("device", "link"))
+    first.report(["a"])
+    with pytest.raises(BudgetExceeded):
+        second.report(["b"])
+    assert [each.name for each in tmp_path.glob("*.lock")] == ["device.lock"]
+
+
+def test_threads_spend_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All ask for one period, and each is slow enough to be overtaken."""
+    client, fast = local.Client(PROTOCOL, 3.0), module.random_bytes
+    monkeypatch.setattr(module, "random_bytes", lambda count: (time.sleep(0.05), fast(count))[1])
+    with ThreadPoolExecutor(4) as pool:
+        sent = set(pool.map(lambda name: client.report([name], period="monday"), "abcd"))
+    assert (len(sent), client.spent) == (1, 1.0)
 
 
 def test_a_copy_put_back_or_a_file_deleted_is_noticed_while_the_client_lives(tmp_path: Path) -> None:

@@ -50,6 +50,11 @@ def test_odds_and_fingerprints() -> None:
     integers = [0, -1, 7, 2**64 - 1, -(2**63)]
     prints = answers_to([{"ask": "fingerprint", "bigint": str(number)} for number in integers])
     assert [int(print_) for print_ in prints] == fingerprint(integers).fingerprints.tolist()
+    # What Python refuses is refused, and a text in place of a list is not taken for the list of its letters.
+    spec = local.SubsetHashing(1.0, 3, key_type="text").to_json()
+    wrong: list[dict[str, Any]] = [{"ask": "fingerprint", "item": one} for one in (1.5, None, True, 2**60, [], {})]
+    wrong += [{"ask": "many", "spec": spec, "sets": [items]} for items in ([1], "tea", None, 7, {"a": 1})]
+    assert all("error" in answer for answer in ask(wrong))
 
 
 def test_a_draw_that_would_be_biased_is_drawn_again() -> None:

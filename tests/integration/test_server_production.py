@@ -89,6 +89,8 @@ def test_the_factory_reads_the_environment_as_the_command_line_does(
     assert all(getattr(read.limits, each.name) == each.metadata["least"] for each in OPTIONS)
     assert len(OPTIONS) == 15
     assert from_environment({"DPSKETCH_STORE": "x"}).limits == Limits()
+    shared = Limits(address_quota=7, read_rate=10, timeout=30).for_one_of(4)
+    assert (shared.address_quota, shared.read_rate, shared.timeout) == (1, 2.5, 30)
     wrong = {"MAX_BODY": "-1", "TIMEOUT": "inf", "PUBLIC_BATCH": "1.5", "SHARED": "?", "WORKERS": "2"}
     for name, value in wrong.items():
         with pytest.raises(InvalidInput, match=r"DPSKETCH_|workers"):

@@ -25,9 +25,9 @@ OCTETS = "application/octet-stream"
 JSON = "application/json"
 
 
-def as_stream(table: pa.Table) -> bytes:
+def as_stream(table: pa.Table, **options: Any) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         writer.write_table(table, max_chunksize=7)
     return bytes(sink.getvalue().to_pybytes())
 
@@ -78,11 +78,12 @@ def test_what_is_wrong_is_refused_and_counted(server: Server, collection: str) -
     table = PROTOCOL.report([["apple"]] * 5)
     with noise.seeded_noise_for_tests_only(1):
         for_tests = PROTOCOL.report([["apple"]] * 4)
+    packed = as_stream(table, compression="zstd")  # a small stream could unfold to any size
     renamed = table.rename_columns(["id", "seed", "pail"]).replace_schema_metadata(table.schema.metadata)
     in_json = (b"{", b"null", b"[" * 100_000, {**good, "id": "0" * 32}, {**good, "extra": 1}, {"id": good["id"]})
     wrong: list[tuple[Any, str, str]] = [
         *((content, JSON, "malformed") for content in (*in_json, implausible)),
-        *((content, ARROW, "malformed") for content in (as_stream(for_tests), as_stream(renamed), b"not arrow")),
+        *((content, ARROW, "malformed") for content in (as_stream(for_tests), as_stream(renamed), packed, b"odd")),
         (foreign_object, JSON, "other_spec"),
         (as_stream(foreign), ARROW, "other_spec"),
     ]

@@ -12,6 +12,7 @@ import pytest
 
 import dpsketch as dps
 import memory
+from dpsketch._arrow_stream import _message, read_schema
 from dpsketch.errors import FileRefused, SensitiveData
 from dpsketch.files import DAMAGED, NOT_OURS, Document, decode, encode, read
 from forgery import MARKER, VECTORS, dump, envelope_for, forge, listed, seal, stream
@@ -126,6 +127,40 @@ def test_a_header_of_another_form_is_refused() -> None:
     for envelope, reason in cases:
         assert reason in refusal(forge({"a": small(1)}, envelope)), reason
     assert decode(forge({"a": small(1)}, text), allow_sensitive=False).kind == "counts"
+
+
+# Six numbers and two texts; single numbers of the Arrow metadata and of the lists are forged.
+GOOD = encode(document(a=np.arange(250, 256), b=["xy", "z"]))
+VIEW = memoryview(GOOD)
+WORDS = VIEW[: len(VIEW) // 8 * 8].cast("q")
+END = read_schema(VIEW).end  # where the record batch begins
+BATCH, BODY, _ = _message(VIEW, END, 3)
+# Pairs: a length and its nulls, a place and its size.
+NODES, BUFFERS = (END + 8 + BATCH._vector(slot, 16)[0] for slot in (1, 2))
+# What is said of how many bytes at which places.
+FORGED: list[tuple[str, int, dict[int, int]]] = [
+    *(("missing values or not one row", 8, {NODES + at: number}) for at, number in ((0, 2), (8, 1), (24, 1))),
+    *(("does not cover its values", 8, {BODY + at: number}) for at, number in ((0, 1), (8, 5), (8, -1))),
+    ("longer than its buffer", 8, {NODES + 16: 2**60, BODY + 8: 2**60}),
+    ("longer than its buffer", 8, {NODES + 48: 100, BODY + WORDS[BUFFERS // 8 + 8] + 8: 100}),
+    *(("a buffer lies outside", 8, {BUFFERS + 8 * i: number}) for i in range(18) for number in (2**40, -8)),
+    *(
+        ("marks missing values", 8, {at: WORDS[at // 8 + 2], at + 8: 8, at + 16: WORDS[at // 8 + 2] + 8, at + 24: 0})
+        for at in range(BUFFERS, BUFFERS + 128, 32)
+    ),
+    *(("does not match its schema", 4, {at - 4: 3}) for at in (NODES, BUFFERS)),
+    *(("list longer than itself", 4, {at - 4: 2**31}) for at in (NODES, BUFFERS)),
+    ("Arrow metadata", 4, {8: 2**31}),
+    ("big-endian", 2, {8 + _message(VIEW, 0, 1)[0]._slots + 4: 4}),
+]
+
+
+@pytest.mark.parametrize(("words", "size", "numbers"), FORGED)
+def test_each_forged_number_is_refused_by_its_own_check(words: str, size: int, numbers: dict[int, int]) -> None:
+    data = bytearray(GOOD)
+    for place, number in numbers.items():
+        data[place : place + size] = number.to_bytes(size, "little", signed=number < 0)
+    assert words in refusal(seal(bytes(data)))
 
 
 def test_a_second_marker_or_a_bad_digest_is_damage() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpsketch import files
-from dpsketch.errors import FileRefused
+from dpsketch.errors import FileRefused, InvalidInput
 from dpsketch.files import Document
 
 
@@ -49,6 +49,15 @@ def test_the_mode_follows_the_content(tmp_path: Path, umask: int, monkeypatch: p
     assert seen == [(0o600, 0)] * 2
     assert mode(tmp_path / "public.dps") == 0o666 & ~umask
     assert mode(tmp_path / "part.sketch") == mode(tmp_path / "wide.sketch") == 0o600
+
+
+def test_a_link_stays_a_link_and_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "link.dps").symlink_to(tmp_path / "out.dps")
+    files.write(tmp_path / "link.dps", document())
+    assert (tmp_path / "link.dps").is_symlink()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidInput, match="not a regular file"):
+        files.write(tmp_path / "pipe", document())
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])

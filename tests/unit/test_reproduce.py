@@ -8,7 +8,9 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from dpsketch.cli.app import app
 from dpsketch.reproduce import PAPERS, find_papers, reproduce, write_index, write_report
 
 SCRIPT = """
@@ -75,7 +77,8 @@ def test_what_lies_inside_its_limits_passes_repeats_and_is_reported(papers: Path
     assert json.loads((out / "alp" / "numbers.json").read_text())["numbers"]["value"]["ours"] == 2.0
 
 
-def test_what_lies_outside_is_named(papers: Path, tmp_path: Path) -> None:
+def test_what_lies_outside_is_named(papers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsketch.reproduce.find_papers", lambda: papers)
     for change, complaint in (
         ({"reproduced": [5.001, 6]}, "value (reproduced): 5, expected 5.001 to 6"),
         ({"quick": {"ours": [2.1, 3]}}, "value (dpsketch): 2, expected 2.1 to 3"),
@@ -84,6 +87,8 @@ def test_what_lies_outside_is_named(papers: Path, tmp_path: Path) -> None:
         (papers / "alp" / "expected.json").write_text(json.dumps(expected(change)))
         (failure,) = run(papers, tmp_path / "out").failures
         assert complaint in failure
+        done = CliRunner().invoke(app, ["reproduce", "alp", "--quick", "-o", str(tmp_path / "out")])
+        assert (done.exit_code, complaint in done.stderr) == (1, True)
 
 
 def test_every_paper_has_its_parts_and_its_script_is_short() -> None:

@@ -71,7 +71,11 @@ def storage(tmp_path: Path) -> Iterator[Storage]:
 
 def test_a_store_is_for_its_owner_and_for_one_process(tmp_path: Path, storage: Storage) -> None:
     assert (tmp_path / "store.db").stat().st_mode & 0o077 == 0
+    (tmp_path / "store.db.lock").touch(
+        0o644
+    )  # as an umask may have left it: whoever may lock it could stop the service
     storage.claim()
+    assert (tmp_path / "store.db.lock").stat().st_mode & 0o077 == 0
     assert storage._writer is not None
     assert storage._writer.value("PRAGMA synchronous") == 2  # FULL: the log is synchronised at every commit
     assert storage._writer.value("PRAGMA journal_mode") == "wal"

@@ -10,11 +10,14 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch.errors import SourceError, SpecMismatch
+from dpsketch.errors import InvalidInput, SourceError, SpecMismatch
+from dpsketch.sources.values import Batch
 
 pytest.importorskip("pyspark")
 
-from dpsketch.spark import DailyStream, construction
+from pyspark.sql import types
+
+from dpsketch.spark import DailyStream, construction, relations, tasks
 
 
 @pytest.mark.parametrize("in_order", [False, True])
@@ -52,3 +55,16 @@ def test_a_day_of_users_that_cannot_be_collected_quotes_no_record(tmp_path: Path
     assert "ann@example.org" not in str(caught.value)
     assert caught.value.__context__ is None
     batch.select.assert_called_once_with("`who`")
+
+
+def test_one_person_is_not_two_in_files_and_columns_of_other_types() -> None:
+    """What files hold is compared with their first one; floats, decimals and timestamps are not compared by Spark."""
+    whole, text = pa.array([5]), pa.array(["5"])
+    schema = pa.schema([("key", pa.string()), ("user", pa.string())])
+    for batch in (Batch(text, whole, None, (), 1), Batch(text, text, None, (), 1, user_type="date")):
+        with pytest.raises(SourceError, match="text or another type in others"):
+            tasks._written(batch, schema, None)
+    for kind in (types.DoubleType(), types.DecimalType(9, 2), types.TimestampType()):
+        frame = MagicMock(schema=types.StructType([types.StructField("user", kind)]))
+        with pytest.raises(InvalidInput, match="floats, decimals or timestamps"):
+            relations.refuse_other_types(frame, ["key", "user"])
