@@ -28,7 +28,7 @@ from drawn import gaussian_epsilon
 CONFIDENCE = 1 - 1e-6
 TRIALS = 1200
 # Names, answers and levels have laws of their own; so many releases show a fifth less noise, and what breaks them
-# (tests/mutants/audited.py). test_audit_power goes through all rows in the full suite.
+# (tests/mutants/audited.txt). test_audit_power goes through all rows in the full suite.
 BY_LAW = {
     "table-histogram-truncated-record-add": 400,
     "table-histogram-others-record-add": 400,

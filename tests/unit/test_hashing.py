@@ -71,7 +71,7 @@ def sliced(array: pa.Array) -> pa.Array:
     return pa.concat_arrays([array, array, array]).slice(len(array), len(array))
 
 
-# Columns that lie in memory in a way of their own, and their keys. Others are in tests/contract/test_nulls.py.
+# Columns that lie in memory in a way of their own, and their keys. Others are in tests/contract/test_refusals.py.
 CONTAINERS: dict[str, tuple[Any, list[Any]]] = {
     "bytes and text": ([TEXTS[0].encode(), *TEXTS[1:]], TEXTS),
     "numpy U": (np.array(TEXTS), TEXTS),

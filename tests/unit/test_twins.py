@@ -1,7 +1,4 @@
-"""Joint decoding of keys that no row tells apart: what is seen is shared, and intervals say what is not seen.
-
-Keys with opposite signs are held in tests/property/test_twins.py.
-"""
+"""Joint decoding of keys that no row tells apart: what is seen is shared, and intervals say what is not seen."""
 
 from __future__ import annotations
 
@@ -14,6 +11,8 @@ import dpsketch as dps
 from dpsketch import noise
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.hashing import fingerprint, row_keys
+from dpsketch.sketches.countsketch.decoding import joint_decode
+from oracles import decoding as oracle
 
 ROWS, WIDTH, SEED = 3, 64, 11
 OTHERS = np.arange(100_000, 100_200)
@@ -60,3 +59,24 @@ def test_keys_with_the_same_cells_have_equal_parts_of_their_sum(counts: tuple[in
             assert found.low[0] <= 60
             assert found.high[1] >= sum(counts) - 60
     assert np.sum(held) >= 5
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_keys_that_no_row_tells_apart_are_answered_alike(signed: bool) -> None:
+    """They have one value, and an interval reaches whatever counts of theirs may hide: what keys with opposite signs
+    have in common is in no cell."""
+    opposed_keys = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        row_keys, prints = (rng.integers(0, 2**64, size, dtype=np.uint64) for size in (ROWS, 40))
+        table = np.rint(rng.normal(0, 3, (ROWS, 2))).astype(np.int64)
+        kernels.add_weighted(table, prints, row_keys, rng.integers(-500 if signed else 0, 5000, 40))
+        decoded = joint_decode(table, prints, row_keys, 3.0, signed=signed)
+        half, largest = decoded.half_widths(0.95), np.abs(table).max()
+        for i, (first, alike, opposed) in enumerate(oracle.twins(*kernels.cells(prints, row_keys, 2))):
+            assert (decoded.values[i], half[i]) == (decoded.values[first], half[first])
+            if decoded.errors[i] != decoded.error:  # not a plain answer
+                assert half[i] >= (alike - 1) * abs(decoded.values[i])
+                assert half[i] >= (opposed + (alike - 1 if signed else 0)) * largest
+                opposed_keys += opposed > 0
+    assert opposed_keys > 50
