@@ -181,8 +181,6 @@ def test_a_law_for_a_lighter_table_or_another_relation_is_refused() -> None:
         paid(law, kind=TwoTables(dps.per_record(neighbours="replace")))
     with pytest.raises(ReleaseRefused, match="name of its own"):
         paid(law, law)
-    with pytest.raises(InvalidInput):
-        Move(0, 1, 1, 1)
 
 
 def test_an_interrupted_draw_is_not_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
