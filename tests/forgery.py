@@ -118,7 +118,10 @@ def headers(original: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield changed(f"another {name} of its unit", "guarantee", "unit", **{name: value})
         if original["guarantee"].get("caveat"):
             yield changed("no condition", "guarantee", caveat=None)
+        yield changed("another condition", "guarantee", caveat="It holds against one seizure of the state.")
         yield changed("no guarantee", drop="guarantee")
+    if original.get("limits", [1, 1]) != [1, 1]:
+        yield changed("fewer days of users", limits=[1, 1])
     if several:
         yield changed("no receipt", receipts=[])
         yield changed("a receipt less", "receipts", drop=0)

@@ -73,6 +73,14 @@ def of_a_sketch(row: Row) -> Held:
     return {**tried, "its own": lambda: row.publish(row.filled(1))}, lambda: row.publish(sketch)
 
 
+def of_a_child() -> None:
+    """Publish, in a child of its own, what this process made."""
+    mine = ROWS[0].filled(0)
+    said = in_child({"show": lambda: ROWS[0].publish(mine)})
+    if said == {"show": "refused"}:
+        raise ReleaseRefused("it was made before a fork.")
+
+
 def others(folder: str, held: ExitStack) -> Iterator[tuple[str, Held]]:
     """Yield what else a process may hold; the parent holds a stream's folder until the stack is closed."""
     client = local.Client(local.SubsetHashing(epsilon=1.0, max_items=2), budget=1.0)
@@ -91,6 +99,7 @@ def others(folder: str, held: ExitStack) -> Iterator[tuple[str, Held]]:
     spec, budget = dps.CountSketch(rows=3, width=8, unit=dps.per_record()).spec, Budget(1.0, 0)
     permit = Permit.pay(spec, spec.laws(budget), budget, Account(), note="test")
     table = {"counters": np.zeros((3, 8), np.int64)}
+    yield "a child's own sketch", ({"show": of_a_child}, lambda: None)
     yield "permit", ({"draw_all": lambda: permit.draw_all(table)}, lambda: permit.draw_all(table))
 
     def fitted() -> Any:

@@ -77,6 +77,15 @@ class Wrong(Additive):
         return {"table": WAYS[self.way][0](handle, state[self.table.name])}
 
 
+@stored
+@dataclass(frozen=True, slots=True)
+class OfAFamily(Wrong):
+    """A law whose noise an earlier part chooses among two."""
+
+    def slots(self) -> Mapping[str, Any]:
+        return {"noise": {1: self.noise, 2: self.noise}}
+
+
 # Each way, and how it is refused.
 WAYS: dict[str, tuple[Callable[[Handle, Any], Any], str]] = {
     "twice": (lambda handle, table: [handle.add(table, "noise") for _ in range(2)], "drawn before"),
@@ -93,6 +102,12 @@ def test_a_law_draws_its_noise_once_as_it_states_it(way: str) -> None:
     assert isinstance(law, Additive)
     with pytest.raises(ReleaseRefused, match=WAYS[way][1]):
         paid(Wrong(law.table, law.neighbours, law.noise, way)).draw_all(STATE)
+
+
+def test_a_member_outside_the_family_that_was_paid_for_is_not_drawn() -> None:
+    law: Any = KIND.laws(ASKED)[0]
+    with pytest.raises(ReleaseRefused, match="no such member"):
+        paid(OfAFamily(law.table, law.neighbours, law.noise, "a member of no family")).draw_all(STATE)
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
@@ -164,6 +179,8 @@ def test_a_law_for_a_lighter_table_or_another_relation_is_refused() -> None:
         paid(lighter)
     with pytest.raises(ReleaseRefused, match="another neighbour relation"):
         paid(law, kind=TwoTables(dps.per_record(neighbours="replace")))
+    with pytest.raises(ReleaseRefused, match="name of its own"):
+        paid(law, law)
 
 
 def test_an_interrupted_draw_is_not_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "a window of a tree": lambda: stream(dps.HeavyHitters(rows=3, width=8, key_bits=16, unit=RECORD)).total(),
     "days of a list": lambda: stream(dps.Histogram(unit=RECORD, key_type="int"), keys=range(9)).series(),
     "days of found keys": lambda: stream(dps.Histogram(unit=RECORD, key_type="int")).series(),
+    "days of users": lambda: stream(dps.Histogram(unit=dps.per_user(2), key_type="int"), user_days=2).series(),
     "seizable days": lambda: stream(counts(), design="pan-private").series(),
 }
 STATES: dict[str, Callable[[], Any]] = {

@@ -16,7 +16,7 @@ from sensitive import ROWS
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 TESTS = Path(__file__).parents[1]
-OTHERS = ["client", "permit", "classifier", "stream folder", "stream folder, later"]
+OTHERS = ["client", "a child's own sketch", "permit", "classifier", "stream folder", "stream folder, later"]
 
 
 @pytest.fixture(scope="module")

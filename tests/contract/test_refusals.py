@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import CounterOverflow, DpsketchError, InvalidInput
+from dpsketch.sketches.countsketch import CountSketchSpec
 from sensitive import BUDGET, ROWS, Records, Row, everything
 
 SECRET = 987_654_321
@@ -167,6 +169,15 @@ def test_a_grid_holds_weight_1_or_is_refused(kind: str) -> None:
             start(unit=UNIT, grid=step, **shape)
     for unit, step in ((UNIT, 0.1), (dps.per_record(max_weight=0.75), 0.5)):
         start(unit=unit, grid=step, **shape).update([5, 5, 7])
+
+
+def test_a_release_on_a_grid_that_is_refused_now_can_still_be_read(tmp_path: Path) -> None:
+    """Earlier versions wrote them, for weights that are multiples of the step."""
+    spec = CountSketchSpec(3, 64, UNIT, grid=3, key_type="int")
+    sketch = dps.CountSketch.from_spec(spec)
+    sketch.update([5], weights=[9.0])
+    sketch.release(**BUDGET).save(tmp_path / "coarse.dps")
+    assert dps.load(tmp_path / "coarse.dps").spec == spec
 
 
 def with_null(records: Any, given: dict[str, Any], place: int) -> tuple[Any, dict[str, Any]]:

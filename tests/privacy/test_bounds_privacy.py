@@ -1,6 +1,6 @@
 """A bound that is chosen privately: what the choice draws, how far one user moves it, and that each choice is paid.
 
-The twins of these tests, which show their power, are mutants (``tests/mutants/names.py``, the choice of a bound).
+The twins of these tests, which show their power, are mutants (``tests/mutants/names.txt``, the choice of a bound).
 """
 
 from __future__ import annotations

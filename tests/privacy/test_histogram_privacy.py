@@ -347,3 +347,12 @@ def test_texts_that_share_a_fingerprint_keep_their_names() -> None:
     histogram.update([rare])
     histogram.update([frequent] * 500)
     assert histogram.release(epsilon=1.0, delta=1e-6).keys == [frequent]
+
+
+def test_a_user_counts_for_no_more_keys_of_a_short_list_than_the_release_states() -> None:
+    """Once all seven counted, and the release stated six."""
+    histogram = dps.Histogram(unit=dps.per_user(max_keys=6))
+    histogram.update(np.tile(np.arange(7), 4000), users=np.repeat(np.arange(4000), 7))
+    found = histogram.release(epsilon=1.0, delta=1e-6, keys=range(7)).estimate(range(7))
+    assert "at most 6 keys" in found.counts
+    assert abs(found.value.sum() - 6 * 4000) < 2000  # more than 20 standard deviations

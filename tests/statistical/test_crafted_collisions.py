@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 import dpsketch as dps
 from dpsketch._compiled.countsketch import row_values
+from dpsketch.errors import InvalidInput
 from dpsketch.hashing import fingerprint, row_keys
 from dpsketch.seeds import keyed, random_key, random_seed
 from dpsketch.sketches.specs import DEFAULT_SEED
@@ -62,3 +64,17 @@ def test_texts_with_one_fingerprint_are_one_key_under_any_seed_unless_keyed(seed
         sketch.update(keys, counts=[10] + [1000] * 49)
         value = sketch.release(epsilon=1.0, delta=1e-6).estimate(keys).value[0]
         assert (abs(value - 10) < 100) if harden else (value > 40_000)
+
+
+def test_keys_that_a_secret_hides_are_alike_in_every_column() -> None:
+    secret, values = random_key(), ["a", None, "b", "a"]
+    found = keyed(values, secret)
+    assert found.null_count == 1
+    assert found[0] == found[3] != found[2]
+    views, pieces = pa.array(values, pa.string_view()), pa.chunked_array([values[:2], values[2:]])
+    for column in (views, pieces, pa.array(values).dictionary_encode()):
+        assert keyed(column, secret).equals(found)
+    assert not keyed(["a"], random_key()).equals(found[:1])
+    assert keyed([97], secret) != keyed(["a" + 7 * "\0"], secret)
+    with pytest.raises(InvalidInput, match="16 to 64"):
+        keyed(["a"], b"short")

@@ -1,7 +1,7 @@
 """Intervals against the laws that releases state: coverage is computed, and an interval 3% narrower does not pass.
 
 No false positives but for counts of a CountSketch, which are drawn. The same check is made for histograms with a cutoff
-in ``tests/unit/test_histogram_sums.py``, and for tables in ``test_table_intervals.py``. Quantiles of a RangeSketch
+in ``tests/unit/test_intervals.py``, and for tables in ``test_table_intervals.py``. Quantiles of a RangeSketch
 are 5% wider than they need be, so that one 3% narrower still holds.
 """
 

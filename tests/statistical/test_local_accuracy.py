@@ -133,6 +133,10 @@ def test_a_private_quantile_of_sizes() -> None:
     distribution = protocol.distribution(collected(protocol, columns(sizes), 5))
     assert 22 < distribution.quantile(0.9) <= 32
     assert np.all(np.diff(distribution.above) <= 0)
+    true = local.SizeDistribution.from_sizes(sizes)
+    for cap, room in ((26, 0.02), (10, 0.1)):  # what a cap would lose
+        assert abs(distribution.loss(cap).pairs - true.loss(cap).pairs) < room
+    assert true.loss(10).pairs == pytest.approx(1 - np.minimum(sizes, 10).sum() / sizes.sum())
 
 
 @pytest.mark.parametrize("alphabet", [string.ascii_lowercase, None])

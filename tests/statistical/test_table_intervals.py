@@ -92,6 +92,27 @@ def test_totals_and_means_of_corners_are_covered_given_listing(count: float, sha
             assert held(truth, low, high) < least  # without the box
 
 
+@pytest.mark.parametrize("confidence", CONFIDENCES)
+def test_totals_means_and_quantiles_are_as_wide_as_they_must_be(confidence: float) -> None:
+    """Far from a cutoff coverage is the confidence. False positives: once in 2 million a check."""
+    rng, rows, count, share = np.random.default_rng(2), 400_000, 1000.0, 0.3
+    room = allowed(confidence, rows)
+    n, y = count + 5 * rng.normal(size=rows), count * (2 * share - 1) + 9 * rng.normal(size=rows)
+    mean = intervals.mean(y, 81.0, n, 25.0, confidence)
+    total = intervals.total(3 * y, 81.0 * 9, n, 25.0, (-1.0, 2.0), confidence)
+    for truth, (*_, low, high) in ((2 * share - 1, mean), (count * (3 * share - 1), total)):
+        assert held(truth, low, high) == pytest.approx(confidence, abs=room)
+        assert held(truth, low, high, NARROW) < confidence - room
+    # A tree of two leaves with exactly the quantile in the left one: only its edge can fail, on one side.
+    tree, missed = (count * (2 * share - 1) + 9 * rng.normal(size=rows))[:, None], (1 - confidence) / 2
+    for part, caught in ((1.0, False), (NARROW**2, True)):
+        noise = (n, 25.0 * part, tree, 81.0 * part)
+        low, _ = intervals.quantile_intervals([share], *noise, [5.0], (0.0, 9.0), confidence)
+        off = float(np.mean(low[:, 0] == 5.0)) - missed
+        assert (off > allowed(missed, rows)) is caught
+        assert off > -allowed(missed, rows)
+
+
 def columns(*, by_user: bool) -> list[dps.Column]:
     """Return the columns of the tables below."""
     sums = [dps.count(), dps.sum("x", bounds=(0, 80)), dps.mean("x", bounds=(0, 20)), dps.quantiles("x", [0.5, 0.9])]

@@ -11,6 +11,8 @@ import dpsketch as dps
 from dpsketch import noise
 from dpsketch._compiled import countsketch as kernels
 from dpsketch.hashing import fingerprint, row_keys
+from dpsketch.sketches.countsketch.decoding import joint_decode
+from oracles import decoding as oracle
 
 ROWS, WIDTH, SEED = 3, 64, 11
 OTHERS = np.arange(100_000, 100_200)
@@ -69,3 +71,24 @@ def test_of_keys_with_opposite_signs_the_difference_is_seen(counts: tuple[int, i
     assert np.all((found.low[:2] <= counts) & (counts <= found.high[:2]))
     assert np.all(found.high[:2] - found.value[:2] >= np.abs(private.table).max())
     assert np.sqrt(np.mean((found.value[2:] - np.where(np.arange(200) < 20, HEAVY, 0)) ** 2)) < 12
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_keys_that_no_row_tells_apart_are_answered_alike(signed: bool) -> None:
+    """They have one value, and an interval reaches whatever counts of theirs may hide: what keys with opposite signs
+    have in common is in no cell."""
+    opposed_keys = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        row_keys, prints = (rng.integers(0, 2**64, size, dtype=np.uint64) for size in (ROWS, 40))
+        table = np.rint(rng.normal(0, 3, (ROWS, 2))).astype(np.int64)
+        kernels.add_weighted(table, prints, row_keys, rng.integers(-500 if signed else 0, 5000, 40))
+        decoded = joint_decode(table, prints, row_keys, 3.0, signed=signed)
+        half, largest = decoded.half_widths(0.95), np.abs(table).max()
+        for i, (first, alike, opposed) in enumerate(oracle.twins(*kernels.cells(prints, row_keys, 2))):
+            assert (decoded.values[i], half[i]) == (decoded.values[first], half[first])
+            if decoded.errors[i] != decoded.error:  # not a plain answer
+                assert half[i] >= (alike - 1) * abs(decoded.values[i])
+                assert half[i] >= (opposed + (alike - 1 if signed else 0)) * largest
+                opposed_keys += opposed > 0
+    assert opposed_keys > 50
