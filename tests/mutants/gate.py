@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -60,7 +61,7 @@ class Copy:
         outcome: Outcome = "killed" if code == 1 else "survived" if code == 0 else "broken"
         return Verdict(mutant, outcome, failed[0], time.monotonic() - began, tuple(failed))
 
-    def run(self, tests: Sequence[str], *, first: bool = True) -> tuple[int, list[str]]:
+    def run(self, tests: Sequence[str], *, first: bool = True, patience: float = PATIENCE) -> tuple[int, list[str]]:
         """Run tests on the copy; return pytest's code (1 for a failure, also of patience) and the tests that failed.
 
         Where none failed but something else went wrong, the end of the output stands in their place.
@@ -70,7 +71,7 @@ class Copy:
         runner = self._running()
         assert runner.stdin is not None
         assert runner.stdout is not None
-        runner.stdin.write(json.dumps([[*options, *tests], str(output), PATIENCE]) + "\n")
+        runner.stdin.write(json.dumps([[*options, *tests], str(output), patience]) + "\n")
         runner.stdin.flush()
         code = json.loads(runner.stdout.readline())
         if code is None:
@@ -162,6 +163,6 @@ def unchanged(tests: Sequence[str]) -> tuple[int, list[str]]:
     with tempfile.TemporaryDirectory(prefix="dpsketch-mutants-") as folder:
         copy = Copy(Path(folder))
         try:
-            return copy.run(tests)
+            return copy.run(tests, patience=math.inf)
         finally:
             copy.close()
