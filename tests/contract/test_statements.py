@@ -13,8 +13,10 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files
+from dpsketch.accounting import compose
 from dpsketch.answers import answer, describe, top
 from dpsketch.cli.query import Forms
+from dpsketch.core.drawn import combined
 from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput
 from dpsketch.kinds import load
 from dpsketch.ledger import Ledger
@@ -41,6 +43,22 @@ def test_the_promise_and_the_payment_are_those_of_the_ledger(row: Row, tmp_path:
         assert each.guarantee.costs == entry.costs
         assert each.guarantee.epsilon == pytest.approx(budget["epsilon"], rel=1e-3)
         assert each.guarantee.delta in (0.0, budget["delta"])  # none where the law is pure
+
+
+@pytest.mark.parametrize("row", MERGING, ids=lambda row: row.name)
+def test_two_releases_promise_together_no_less_than_their_costs_come_to(row: Row) -> None:
+    """At a δ that their own ones leave room for, or ε₁ + ε₂ at δ₁ + δ₂. With a small ε all of δ is used."""
+    first, second = (row.filled(0).release(epsilon=0.1, delta=1e-6).guarantee for _ in range(2))
+    both = combined(first, second)
+    added = first.epsilon + second.epsilon <= both.epsilon and first.delta + second.delta <= both.delta
+    assert compose(first.costs + second.costs, delta=both.delta) <= both.epsilon * (1 + 1e-12) or added
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if not row.frames], ids=lambda row: row.name)
+def test_a_spec_says_nothing_of_the_records(row: Row) -> None:
+    """Nor whether there are any. A frame that has none states the types of its columns as well."""
+    idle, busy = (row.publish(sketch).to_document().header for sketch in (row.start(), row.filled(0)))
+    assert idle["spec"] == busy["spec"]
 
 
 ONE = dps.per_record()
