@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dpsketch as dps
@@ -23,6 +24,7 @@ from dpsketch.ledger import Ledger
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.release import NumberRelease
 from dpsketch.results import NOISE_ONLY, Estimates
+from dpsketch.sketches.kinds import KINDS
 from sensitive import BUDGET, DAILY, LISTS, MERGING, RECORD, ROWS, USER, Row, everything
 
 
@@ -54,11 +56,22 @@ def test_two_releases_promise_together_no_less_than_their_costs_come_to(row: Row
     assert compose(first.costs + second.costs, delta=both.delta) <= both.epsilon * (1 + 1e-12) or added
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if not row.frames], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_spec_says_nothing_of_the_records(row: Row) -> None:
-    """Nor whether there are any. A frame that has none states the types of its columns as well."""
-    idle, busy = (row.publish(sketch).to_document().header for sketch in (row.start(), row.filled(0)))
-    assert idle["spec"] == busy["spec"]
+    """Nor whether there are any, of a list or of a typed column; and a type is stated only where keys are asked for."""
+    records, given = row.batches[0]
+    column, none = pa.array(records), {name: each[:0] for name, each in given.items()}
+    typed, empty = row.start(), row.start()
+    row.give(typed, column, given)
+    row.give(empty, column[:0], none)
+    of_typed, of_empty, of_list, of_none = (
+        row.publish(sketch).to_document().header["spec"] for sketch in (typed, empty, row.filled(0), row.start())
+    )
+    assert of_typed == of_empty
+    if not row.frames:  # whose columns have types
+        assert of_list == of_none
+    if KINDS[typed.kind].answers == ("statement",):
+        assert of_typed == of_none
 
 
 ONE = dps.per_record()
