@@ -9,18 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dpsketch as dps
 from dpsketch import files
+from dpsketch.accounting import compose
 from dpsketch.answers import answer, describe, top
 from dpsketch.cli.query import Forms
+from dpsketch.core.drawn import combined
 from dpsketch.errors import BudgetExceeded, FileRefused, InvalidInput
 from dpsketch.kinds import load
 from dpsketch.ledger import Ledger
 from dpsketch.noise import DiscreteLaplace, RoundedGaussian
 from dpsketch.release import NumberRelease
 from dpsketch.results import NOISE_ONLY, Estimates
+from dpsketch.sketches.kinds import KINDS
 from sensitive import BUDGET, DAILY, LISTS, MERGING, RECORD, ROWS, USER, Row, everything
 
 
@@ -41,6 +45,33 @@ def test_the_promise_and_the_payment_are_those_of_the_ledger(row: Row, tmp_path:
         assert each.guarantee.costs == entry.costs
         assert each.guarantee.epsilon == pytest.approx(budget["epsilon"], rel=1e-3)
         assert each.guarantee.delta in (0.0, budget["delta"])  # none where the law is pure
+
+
+@pytest.mark.parametrize("row", MERGING, ids=lambda row: row.name)
+def test_two_releases_promise_together_no_less_than_their_costs_come_to(row: Row) -> None:
+    """At a δ that their own ones leave room for, or ε₁ + ε₂ at δ₁ + δ₂. With a small ε all of δ is used."""
+    first, second = (row.filled(0).release(epsilon=0.1, delta=1e-6).guarantee for _ in range(2))
+    both = combined(first, second)
+    added = first.epsilon + second.epsilon <= both.epsilon and first.delta + second.delta <= both.delta
+    assert compose(first.costs + second.costs, delta=both.delta) <= both.epsilon * (1 + 1e-12) or added
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_spec_says_nothing_of_the_records(row: Row) -> None:
+    """Nor whether there are any, of a list or of a typed column; and a type is stated only where keys are asked for."""
+    records, given = row.batches[0]
+    column, none = pa.array(records), {name: each[:0] for name, each in given.items()}
+    typed, empty = row.start(), row.start()
+    row.give(typed, column, given)
+    row.give(empty, column[:0], none)
+    of_typed, of_empty, of_list, of_none = (
+        row.publish(sketch).to_document().header["spec"] for sketch in (typed, empty, row.filled(0), row.start())
+    )
+    assert of_typed == of_empty
+    if not row.frames:  # whose columns have types
+        assert of_list == of_none
+    if KINDS[typed.kind].answers == ("statement",):
+        assert of_typed == of_none
 
 
 ONE = dps.per_record()

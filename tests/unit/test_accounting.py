@@ -134,3 +134,5 @@ def test_rho_of_every_kind() -> None:
     assert rho_of([PureCost(1.0)]) == pytest.approx(math.tanh(0.5))
     assert rho_of([MomentCost(1.0, 100, 1.01)]) == pytest.approx(100 * math.log(1.01) ** 2 / 2, rel=1e-4)
     assert rho_of([PureCost(1.0), ApproximateCost(0.1, 1e-9)]) is None
+    for cost in (GaussianCost(0.5), ZcdpCost(0.25), PureCost(1.0), MomentCost(1.0, 100, 1.01)):
+        assert rho_of([cost] * 5) == pytest.approx(5 * rho_of([cost]))

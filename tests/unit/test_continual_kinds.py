@@ -207,11 +207,12 @@ def test_without_noise_a_window_is_what_one_sketch_of_its_days_holds(name: str) 
         assert np.allclose(table, whole._exact()[part], atol=0.05)
 
 
+@pytest.mark.parametrize("design", [None, "pan-private"])
 @pytest.mark.parametrize("name", CASES)
-def test_the_noise_of_a_window_is_what_its_release_says(name: str) -> None:
+def test_the_noise_of_a_window_is_what_its_release_says(name: str, design: Any) -> None:
     """The cells of an empty window have the variance of its laws. False-positive rate below 1e-6 a case (5.3σ)."""
     case = CASES[name]
-    sketch = begun(case, dps.per_record())
+    sketch = begun(case, dps.per_record(), design=design)
     for _ in range(DAYS):
         sketch.publish_day()
     vector, stretch = sketch._stream.answer(2, 5)
@@ -254,6 +255,17 @@ def test_a_refused_update_leaves_users_free_to_come() -> None:
     sketch.publish_day()
     sketch.update([1], users=["me"])
     assert sketch.dropped_records == 0
+
+
+def test_a_refused_update_forgets_no_day_of_its_users() -> None:
+    """A user of at most two days came on one, is refused on the next, corrected, and is not counted on a third."""
+    sketch = begun(CASES["ranges"], dps.per_user(max_keys=2), user_days=2)
+    sketch.day([1], users=["me"])
+    with pytest.raises(InvalidInput):
+        sketch.update([1, 2], users=["me", "me"], weights=["heavy", "light"])
+    sketch.day([1], users=["me"])
+    sketch.update([1], users=["me"])
+    assert sketch.dropped_records == 1
 
 
 def test_what_cannot_be_published_day_after_day_is_refused() -> None:

@@ -110,6 +110,9 @@ def test_one_sketch_is_one_party(tmp_path: Path) -> None:
             merge_releases([shared(one, 0), second])
     first, last = shared(pooled(one, other), 0), shared(pooled(sketch(), sketch()), 1)
     assert merge_releases([first, last]).guarantee.epsilon == 1.0
+    # How many partials a party merged may follow from its records, and no share tells it.
+    many = shared(pooled(one, *(sketch() for _ in range(70))))
+    assert len({len(share.partials) for share in (again, first, last, many)}) == 1
 
 
 def test_only_what_belongs_together_is_merged() -> None:
@@ -169,6 +172,16 @@ def test_what_releases_were_made_under_holds_for_their_sum() -> None:
         assert "not checked" in str(combined.guarantee)
         assert str(combined.guarantee).count("may be in both") == 1
     assert "not checked" not in str((plain + other).guarantee)
+
+
+def test_a_sum_with_a_difference_in_it_counts_below_zero() -> None:
+    """Wherever the difference is. The noise of a key passes 500 with probability below 1e-100."""
+    lost, *others = (counts(key_type="text") for _ in range(3))
+    lost.update(["tea"] * 1000)
+    less, some, more = (each.release(**BUDGET) for each in (lost, *others))
+    for combined in ((some - less) + more, more + (some - less), (some - less) - more):
+        assert combined.decode(["tea"], estimator="posterior_mean").value[0] < -500
+        assert combined.estimate(["tea"]).low[0] < -500
 
 
 def test_a_release_is_in_a_sum_once(tmp_path: Path) -> None:

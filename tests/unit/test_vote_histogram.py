@@ -139,6 +139,15 @@ def test_votes_in_two_buckets_are_hidden_together(mechanism: str, replace: bool,
         assert worst > 0.9 * found.joint_delta
 
 
+@pytest.mark.parametrize("mechanism", ["loads", "truncated", "gaussian"])
+def test_a_replaced_record_may_bring_names_to_light_in_two_buckets(mechanism: str) -> None:
+    """It leaves two keys level in one, and is alone in the other. Where noise is large, this costs the most."""
+    epsilon, delta = 0.5, 1e-3
+    found = vote(epsilon, delta, 1, True, mechanism)
+    once = excess(found.noise, found.cutoff, epsilon, [(("x", 1, 1), (None, 0, 2))], size_of(found.noise))
+    assert 1 - (1 - once) ** 2 <= found.joint_delta <= delta
+
+
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
 
