@@ -48,6 +48,9 @@ def test_days_go_on_and_gaps_are_published(dpsketch: Any) -> None:
     later = dpsketch(*command(18, "b.dps"))
     assert (later.code, "Nothing was charged" in later.err, "Charged to" in later.err) == (0, True, False)
     assert len({line for each in (told, later.err) for line in each.splitlines() if line.startswith("Read")}) == 1
+    # A day that is asked again after later ones is still what it was.
+    assert dpsketch(*command(15, "late.dps")).code == 0
+    assert (dps.load("late.dps").table == first.table).all()
     sketch = StreamFolder("state").load()
     assert sketch.days_published == 4
     assert sketch.curve("/a").key == [f"2026-11-{day}" for day in (15, 16, 17, 18)]

@@ -44,10 +44,11 @@ def test_a_run_draws_its_seed_unless_one_is_stated_or_it_is_made_like_another(dp
 def test_options_that_contradict_the_other_release_are_refused(dpsketch: Any) -> None:
     first = spec(dpsketch, "first.dps", "counts", *KINDS["counts"])
     built = ("build", "counts", "t.csv", "--key", "k", "--like", "first.dps", "-o", "part.sketch")
-    made = dpsketch(*built)
-    assert made.code == 0, made.err
-    assert dps.load_sensitive("part.sketch").spec == first
-    assert Path("part.sketch").stat().st_mode & 0o077 == 0
+    for more in ((), ("--overwrite",)):
+        made = dpsketch(*built, *more)
+        assert made.code == 0, made.err
+        assert dps.load_sensitive("part.sketch").spec == first
+        assert Path("part.sketch").stat().st_mode & 0o077 == 0
     like = ["--like", "first.dps"]
     for kind, options, words in (
         ("counts", [*like, "--seed", "5", "--max-keys", "2"], "drop --max-keys, --seed."),

@@ -11,7 +11,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch import files
-from dpsketch.errors import FileRefused, InvalidInput, ReleaseRefused, SketchBroken, SpecMismatch
+from dpsketch.errors import FileRefused, InvalidInput, LedgerError, ReleaseRefused, SketchBroken, SpecMismatch
 from dpsketch.laws.shares import Share
 from dpsketch.ledger import Ledger
 from dpsketch.sketches.kinds import KINDS
@@ -128,7 +128,7 @@ def test_what_was_released_as_one_part_is_not_absorbed_by_another(row: Absorbing
 
 
 @pytest.mark.parametrize("row", ABSORBING, ids=lambda row: row.name)
-def test_so_it_is_after_a_restart(row: Absorbing, streams: Ledger) -> None:
+def test_so_it_is_after_a_restart(row: Absorbing, streams: Ledger, tmp_path: Path) -> None:
     first, second = row.begin(streams, DAY), copied(row.begin(streams, NEXT))
     partial = row.partial(first)
     copy = copied(partial)
@@ -142,6 +142,14 @@ def test_so_it_is_after_a_restart(row: Absorbing, streams: Ledger) -> None:
     with pytest.raises(ReleaseRefused, match=SHARED):
         row.absorb(first, mine)
     row.absorb(copied(row.begin(streams, None)), row.partial(second))  # which has no part to be held to
+    # A ledger that paid for other streams of that dataset, in rows of the same numbers, did not pay for this one.
+    elsewhere = Ledger(tmp_path / "elsewhere.db")
+    elsewhere.create("streams", epsilon=10, delta=1e-3, unit=ONE, parts="day")
+    for part in (NEXT, DAY):
+        row.begin(elsewhere, part)
+    for stream in (copied(first), copied(second)):
+        with pytest.raises(LedgerError):
+            row.absorb(stream, row.partial(stream), ledger=elsewhere)
 
 
 @pytest.mark.parametrize("row", ABSORBING, ids=lambda row: row.name)

@@ -94,7 +94,8 @@ def test_nobody_is_counted_twice(row: Row) -> None:
             some.merge(part)
         assert everything(some) == before
     sketch.merge(part, disjoint_users=True)
-    assert "not checked" in row.publish(sketch).guarantee.caveat
+    for some in (copied(sketch), *(() if row.name.startswith("moment") else (sketch,))):  # whose copies share a secret
+        assert "not checked" in row.publish(some).guarantee.caveat
 
 
 def arrays_of(release: Any) -> dict[str, Any]:

@@ -114,6 +114,12 @@ def test_periods_pass_and_what_is_long_over_is_forgotten(tmp_path: Path) -> None
     signed = tickets.issue(daily.key, "c", subject="ann", expires=now + 1e6)
     first, same, later = (check_ticket(daily, "c", signed, at) for at in (now, now + 86_399, now + 86_400))
     assert first == same != later
+    # Marks in the store tell nobody which subjects are one: not over periods, nor over collections, nor without a key.
+    others = [
+        check_ticket(each, name, tickets.issue(each.key, name, subject="ann", expires=now + 1e6), now)
+        for each, name in ((daily, "d"), (Ticketing(tickets.new_key(), "day"), "c"))
+    ]
+    assert len({mark for _, mark in (first, later, *others)}) == 4
     assert {current_period(Ticketing("k", "once"), at) for at in (0.0, now, 2 * now)} == {0}
     storage = Storage(str(tmp_path / "marks.db"))
     storage.claim()

@@ -40,6 +40,11 @@ if sys.argv[1] == "classic":
     table = dps.Table(by="word", columns=[dps.users()], user="user", max_keys=2).spec
     private = cluster.release_table(frame, table, groups=["a", "b", "nobody's"], epsilon=1e3, delta=1e-6)
     assert [round(users) for users in private.to_arrow().column("users").to_pylist()] == [1, 1, 0]
+    # A hundred records of one user on one key count once. Noise reaches 1/2 with a probability below 1e-200.
+    counted = dps.Histogram(unit=dps.per_user(max_keys=2), key_type="text").spec
+    names = ["a", "b", "nobody's"]
+    private = cluster.release_histogram(frame, counted, key="word", user="user", keys=names, epsilon=1e3, delta=1e-6)
+    assert private.estimate(names).value.round().tolist() == [1, 1, 0]
 try:
     cluster.build(frame, dps.HeavyHitters(unit=dps.per_record(), key_bits=8), key="word")
 except dps.DpsketchError as refusal:

@@ -46,6 +46,12 @@ def test_bounding_equals_oracle(people: int, records: int, distinct: int, max_ke
     names = [hashing_oracle.fingerprint(user) for user in wanted]
     assert dict(zip(kept.users.tolist(), runs_of(kept), strict=True)) == dict(zip(names, wanted.values(), strict=True))
     assert fingerprint(keys).fingerprints[kept.rows].tolist() == kept.fingerprints.tolist()
+    order = np.argsort(keys)  # what counts of a user does not depend on the order of records: here each key in a row
+    units, again = units[order], fingerprint(keys[order])
+    same = bound(users[order], again, units, max_keys=max_keys, max_units=max_units, seed=9)
+    assert dict(zip(same.users.tolist(), runs_of(same), strict=True)) == dict(
+        zip(kept.users.tolist(), runs_of(kept), strict=True)
+    )
 
 
 def test_the_order_of_a_users_keys_is_published() -> None:

@@ -46,6 +46,9 @@ def test_a_row_is_what_a_csv_reader_reads_and_no_two_keys_share_one(keys: list[t
     keys = [key for key in keys if not any("\x00" in part for part in key)]  # older CSV readers know no such field
     rows = join_parts([[key[i] for key in keys] for i in range(3)]).to_pylist() if keys else []
     assert rows == [str(CompoundKey(key)) for key in keys]
+    for kind in (pa.string(), pa.large_string(), pa.string_view()):  # as slices of columns, behind plain texts
+        columns = [pa.array(["x"] * len(keys) + [key[i] for key in keys], kind).slice(len(keys)) for i in range(3)]
+        assert join_parts(columns).to_pylist() == rows
     assert [tuple(next(csv.reader([row], strict=True))) for row in rows] == keys
     assert [CompoundKey.parsed(row, 3) for row in rows] == keys
     assert len(set(rows)) == len(set(keys))

@@ -120,10 +120,10 @@ def test_streams_that_published_the_same_are_two_streams(tmp_path: Path) -> None
     for ours, theirs in ((make(9, **paid), make(9, **paid)), (make(9), make(9, epsilon=2.0))):
         for sketch in (ours, theirs):
             sketch.day([1])
-        change = ours.total() - theirs.total()
-        alone = ours.total().noise_scale ** 2 + theirs.total().noise_scale ** 2
-        assert change.noise_scale**2 == pytest.approx(alone)
-        assert change.guarantee.costs == ours.guarantee.costs + theirs.guarantee.costs
+        mine, other = ours.total(), theirs.total()
+        assert (mine - other).noise_scale ** 2 == pytest.approx(mine.noise_scale**2 + other.noise_scale**2)
+        for some in (mine - other, mine + (mine + other), (mine + other) - mine):  # each stream is paid for once
+            assert some.guarantee.costs == ours.guarantee.costs + theirs.guarantee.costs
 
 
 @pytest.mark.usefixtures("quiet")

@@ -67,8 +67,9 @@ def test_cells_are_the_committed_ones() -> None:
 
 
 def sliced(array: pa.Array) -> pa.Array:
-    """Surround an array with its own elements and cut them off again, so that it starts at an offset."""
-    return pa.concat_arrays([array, array, array]).slice(len(array), len(array))
+    """Surround an array with its elements in reverse and cut them off again, so that it starts at an offset."""
+    around = pa.array(array.to_pylist()[::-1], array.type)
+    return pa.concat_arrays([around, array, around]).slice(len(array), len(array))
 
 
 # Columns that lie in memory in a way of their own, and their keys. Others are in tests/contract/test_refusals.py.
@@ -77,9 +78,12 @@ CONTAINERS: dict[str, tuple[Any, list[Any]]] = {
     "numpy U": (np.array(TEXTS), TEXTS),
     "numpy T": (np.array(TEXTS, np.dtypes.StringDType()), TEXTS),
     "numpy object": (np.array(TEXTS, object), TEXTS),
-    "large text": (pa.array(TEXTS, pa.large_string()), TEXTS),
-    "binary": (sliced(pa.array(TEXTS).cast(pa.binary())), TEXTS),
-    "views of text": (pa.array(TEXTS).cast(pa.string_view()), TEXTS),
+    **{
+        f"a slice of {kind}": (sliced(pa.array(TEXTS).cast(kind)), TEXTS)
+        for kind in (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view())
+    },
+    "a slice of bytes of one size": (sliced(pa.array([b"ab", None, b"cd"], pa.binary(2))), ["ab", None, "cd"]),
+    "a slice of integers": (sliced(pa.array(INTEGERS)), INTEGERS),
     "dictionaries": (
         pa.chunked_array([pa.array(TEXTS[:2]).dictionary_encode(), pa.array(TEXTS[2:]).dictionary_encode()]),
         TEXTS,

@@ -7,7 +7,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import dpsketch as dps
+from dpsketch.server.refusals import Refused
 from dpsketch.server.releases import Releases
 
 
@@ -41,5 +44,11 @@ def test_what_goes_is_served_no_longer_whatever_else_lies_there(tmp_path: Path) 
     assert names(releases) == [left]
     (only,) = releases._all.values()
     assert releases.content(only) == (folder / f"{left}.dps").read_bytes()
+    # Replaced since it was last looked at: neither another release nor anything else goes out under this id.
+    stream.day(["a"] * 5)
+    for other in (stream.series().save, stream.save_sensitive, lambda path: path.write_bytes(b"x")):
+        other(folder / f"{left}.dps")
+        with pytest.raises(Refused):
+            releases.content(only)
     shutil.rmtree(folder)
     assert names(releases) == []

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 from dpsketch.errors import FileRefused
@@ -124,6 +125,11 @@ def test_a_queue_that_is_full_says_so_and_many_requests_share_a_commit(storage: 
             assert storage.newest < 10, "a hundred requests were not committed in groups"
             kept = b"".join(storage.contents([chunk.number for chunk in storage.chunks()]))
             assert len(kept) == 100 * PROTOCOL.form.size
+            # Of the reports of a commit the store does not keep which came first, in one request or in several.
+            await collecting.submit(aggregate, b"".join(compact(100)))
+            for chunk in storage.chunks():
+                records = np.frombuffer(b"".join(storage.contents([chunk.number])), PROTOCOL.form.dtype)
+                assert (high := records["id"][:, 1].tolist()) == sorted(high)
         with pytest.raises(Refused):
             await collecting.submit(aggregate, messages[0])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,16 @@ def test_a_whole_number_in_text_has_decimal_digits(number: str, tmp_path: Path) 
     assert "not a whole 64-bit number" in refused(path, columns=Columns(key="k", user="u", user_type="int"))
     assert "not a whole 64-bit number" in refused(path, columns=Columns(key="u", key_type="int"))
     assert "is not a whole number" in refused(path, columns=Columns(key="k", count="u"))
+
+
+@pytest.mark.parametrize("number", [2.7, -1.0, float("nan"), float("inf"), 2.0**63, Decimal("2.5"), Decimal(2**63)])
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_a_count_that_is_no_whole_number_is_refused_in_columns_of_any_type(
+    number: Any, suffix: str, tmp_path: Path
+) -> None:
+    """Neither is it rounded to one."""
+    path = write(pa.table({"k": ["a", "b"], "n": pa.array([type(number)(1), number])}), tmp_path / f"t.{suffix}")
+    assert "not a whole number from 0 on" in refused(path, columns=Columns(key="k", count="n"))
 
 
 JSON_LINES: dict[str, tuple[str, list[Any]]] = {
