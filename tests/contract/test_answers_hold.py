@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import dpsketch as dps
-from dpsketch.answers import compare
+from dpsketch.answers import answer, compare
 from dpsketch.errors import InvalidInput
 from dpsketch.laws.corners import CornerTable
 from drawn import law_of
@@ -78,6 +78,45 @@ def test_limits_show_the_rows_that_a_list_has_there(clause: str, names: str) -> 
     records = pa.table({"a": list("abcdef") * 500})
     found = dps.sql(f"SELECT a, COUNT(*) AS n FROM f GROUP BY a ORDER BY a {clause}", {"f": records}, **GAUSSIAN)
     assert "".join(found.to_arrow().column("a").to_pylist()) == names
+
+
+@pytest.mark.parametrize("by", [["g"], ["g", "h"]])
+def test_every_view_gives_a_group_its_own_numbers(by: list[str]) -> None:
+    """The public list is in no order, and the noise is next to nothing."""
+    sizes = {"US": 300, "DE": 100, "FR": 200, "AT": 400}
+    table = dps.Table(by=by, columns=[dps.count(), dps.sum("v", bounds=(0, 9))])
+    names = [name for name, size in sizes.items() for _ in range(size)]
+    table.update(pa.table({"g": names, "h": names, "v": [2.0] * len(names)}))
+    listed = list(sizes) if len(by) == 1 else pa.table({"g": list(sizes), "h": list(sizes)})
+    release = table.release(rho=1e9, groups=listed)
+    text = {name: ",".join([name] * len(by)) for name in sizes}
+    for column, each in (("count", 1), ("sum_v", 2)):
+        right = pytest.approx({name: each * size for name, size in sizes.items()}, abs=0.1)
+        some = release.only(list(text.values())).to_arrow()
+        assert some["g"].to_pylist() == list(sizes)
+        for rows in (release.to_arrow(), some, release.rollup("g").to_arrow()):
+            assert dict(zip(rows["g"].to_pylist(), rows[column].to_pylist(), strict=True)) == right
+        found = release.rows.estimates(column)
+        assert {str(key).split(",")[0]: value for key, value in zip(found.key, found.value, strict=True)} == right
+        asked = answer(release, [text["US"]], 0.95, None)
+        assert {key[-1]: value for key, value in zip(asked.key, asked.value, strict=True)}[column] == pytest.approx(
+            each * sizes["US"], abs=0.1
+        )
+
+
+def test_two_tables_are_compared_number_by_number() -> None:
+    """In whatever order each has its columns and its groups."""
+    columns = [dps.count(), dps.sum("v", bounds=(0, 9)), dps.mean("v", bounds=(0, 9))]
+    found = []
+    for each, groups, times in ((columns, ["x", "y"], 1), (columns[::-1], ["y", "x"], 2)):
+        table = dps.Table(by="a", columns=each)
+        table.update(pa.table({"a": ["x"] * 100 * times + ["y"] * 300, "v": [2.0] * 100 * times + [3.0] * 300}))
+        found.append(table.release(rho=1e9, groups=groups))
+    change, _ = compare(*found, [], 0.95)
+    right = {("x", "count"): 100, ("x", "sum_v"): 200, ("x", "mean_v"): 0}
+    right |= {("y", "count"): 0, ("y", "sum_v"): 0, ("y", "mean_v"): 0}
+    for side in (change.value, change.low, change.high):
+        assert dict(zip(map(tuple, change.key), side, strict=True)) == pytest.approx(right, abs=0.1)
 
 
 def test_means_over_users_and_over_records_are_not_compared() -> None:

@@ -180,19 +180,29 @@ def test_a_release_on_a_grid_that_is_refused_now_can_still_be_read(tmp_path: Pat
     assert dps.load(tmp_path / "coarse.dps").spec == spec
 
 
-def with_null(records: Any, given: dict[str, Any], place: int) -> tuple[Any, dict[str, Any]]:
-    """The records with one more, whose key is missing, at a place."""
+def with_null(records: Any, given: dict[str, Any], place: int, missing: str = "key") -> tuple[Any, dict[str, Any]]:
+    """The records with one more, whose key or user is missing, at a place."""
     null = [math.nan, 0.5] if isinstance(records[0], list) else None
     beside = {"users": "nobody", "weights": 4}
+    if missing == "user":
+        null, beside["users"] = records[-1], None
     longer = {name: [*values[:place], beside[name], *values[place:]] for name, values in given.items()}
     return [*records[:place], null, *records[place:]], longer
 
 
 @pytest.mark.parametrize("place", [0, 2])
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_null_moves_nothing(row: Row, place: int) -> None:
+@pytest.mark.parametrize(
+    ("row", "missing"),
+    [
+        pytest.param(row, missing, id=f"{row.name}, {missing}")
+        for row in ROWS
+        for missing in ("key", *(["user"] if "users" in row.batches[0][1] else []))
+    ],
+)
+def test_a_null_moves_nothing(row: Row, missing: str, place: int) -> None:
+    """A record without a user is nobody's, and those after it keep their own keys, values and weights."""
     sketch, twin = row.seeded(0), row.seeded()
-    row.give(twin, *with_null(*row.batches[0], place))
+    row.give(twin, *with_null(*row.batches[0], place, missing))
     assert everything(sketch)[2] == everything(twin)[2]
 
 

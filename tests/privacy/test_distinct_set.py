@@ -12,7 +12,7 @@ import pytest
 
 import dpsketch as dps
 from dpsketch.errors import SpecMismatch
-from dpsketch.laws.distinct import _flow, owned_keys
+from dpsketch.laws.distinct import _flow
 from dpsketch.sketches.distinct.bitmap import flip_threshold
 from parts import bound_of
 
@@ -92,16 +92,17 @@ def test_users_of_two_types_are_refused() -> None:
 
 @pytest.mark.parametrize("most", [1, 2, 4])
 def test_keys_that_are_given_away_beforehand_change_nothing(most: int) -> None:
-    """The same as one flow through all pairs, in crowds of any thickness."""
+    """The same as one flow through all pairs, in crowds of any thickness and in chains of users."""
     rng = np.random.default_rng(most)
-    for density in (0.01, 0.03, 0.06, 0.1, 0.3):
-        for _ in range(8):
-            users, keys = np.nonzero(rng.random((40, 60)) < density)
-            if not len(users):
-                continue
-            room = np.full(40, most)
-            whole = _flow(room, users, keys)
-            assert owned_keys(users.astype(np.uint64), keys.astype(np.uint64), most) == whole
+    pairs = [rng.random((40, 60)) < density for density in (0.01, 0.03, 0.06, 0.1, 0.3) for _ in range(8)]
+    for _ in range(40):
+        first, size = rng.integers(0, 20, (6, 1)), rng.integers(1, 9, (6, 1))
+        pairs.append((first <= np.arange(28)) & (np.arange(28) < first + size))
+    for held in pairs:
+        users, keys = np.nonzero(held)
+        if len(users):
+            whole = _flow(np.full(len(held), most), users, np.unique(keys, return_inverse=True)[1])
+            assert number(exact(keys, users, most=most)) == whole
 
 
 @pytest.mark.parametrize("max_keys", [1, 2, 5])

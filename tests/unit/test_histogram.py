@@ -104,7 +104,9 @@ def test_a_user_of_a_short_list_counts_for_no_more_keys_than_the_release_states(
 
 @pytest.mark.parametrize("form", ["weighted", "rounds"])
 def test_users_with_many_keys(form: Any) -> None:
-    """Names by weights, counts on the found keys only; and names alone."""
+    """Names by weights, counts on the found keys only; and names alone. No key counts for more than is said of those
+    that were not found: the weight of one that does is more than 10 deviations above the cutoff.
+    """
     rng = np.random.default_rng(2)
     users, keys = rng.integers(0, 3000, 40_000), rng.zipf(1.4, 40_000) % 500
     histogram = dps.Histogram(unit=dps.per_user(max_keys=60), key_type="int")
@@ -114,6 +116,9 @@ def test_users_with_many_keys(form: Any) -> None:
     found = private.estimate(private.keys)
     assert len(truth) > 20
     assert np.mean((found.low <= truth) & (truth <= found.high)) > 0.8
+    absent = sorted(set(keys.tolist()) - set(private.keys))
+    missed = private.estimate(absent)
+    assert all(len(set(users[keys == key].tolist())) <= high for key, high in zip(absent, missed.high, strict=True))
     alone = histogram.release(epsilon=2.0, delta=1e-6, form=form, names_only=True)
     assert len(alone.keys) >= len(truth) - 10
     with pytest.raises(InvalidInput, match="names only"):

@@ -134,8 +134,9 @@ def test_malformed_reports_are_refused_and_never_quoted(protocol: local.LocalPro
         collector.add(theirs)
     for field in protocol.fields:
         if not field.raw:
-            wrong = [{**item, field.name: 2 ** (8 * field.size) - 1}]
-            assert collector.receive(wrong) == local.Received(0, 0, 0, 1)
+            assert field.limit is not None
+            wrong = [{**item, field.name: value} for value in (field.limit, 2 ** (8 * field.size) - 1)]
+            assert collector.receive(wrong) == local.Received(0, 0, 0, 2)
     assert collector.receive([good]).accepted == 1
 
 
@@ -163,6 +164,28 @@ def test_a_collector_goes_on_from_its_file_and_a_forged_one_is_refused(
         document = files.Document("local", False, honest.header, {**honest.arrays, **changes})
         with pytest.raises(FileRefused):
             local.Collector.from_document(document)
+
+
+@every_protocol
+def test_a_file_does_not_tell_in_which_order_reports_came(protocol: local.LocalProtocol, tmp_path: Path) -> None:
+    reports = protocol.report(people(protocol))
+    written = set()
+    for order in (range(50), reversed(range(50)), [*range(25, 50), *range(25)]):
+        collector = protocol.collector()
+        for place in order:
+            collector.add(reports.slice(place, 1))
+        collector.save(tmp_path / "c.dps")
+        written.add((tmp_path / "c.dps").read_bytes())
+    assert len(written) == 1
+
+
+@marked([protocol for protocol in PROTOCOLS if not isinstance(protocol, SINGLE)])
+def test_a_key_that_a_person_lists_twice_counts_once(protocol: local.LocalProtocol) -> None:
+    drawn = []
+    for times in (1, 9):
+        with noise.seeded_noise_for_tests_only(1):
+            drawn.append(protocol.report([["secret-a"] * times] * 200))
+    assert drawn[0].equals(drawn[1])
 
 
 @every_protocol

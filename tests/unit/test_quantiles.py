@@ -86,6 +86,7 @@ SPANS: dict[str, oracle.Span] = {
 LAWS = {
     "three replaced": ([3, 2, 2, 3], [0.1, 0.5, 0.9], dps.per_record(neighbours="replace"), 0.0),
     "with ends": ([8, 3, 0, 8], [0.3], RECORD, 0.5),
+    "three with ends": ([60] * 8, [0.2, 0.5, 0.6], RECORD, 0.5),
 }
 
 
@@ -156,6 +157,21 @@ def test_too_few_records_have_no_interval() -> None:
     found = release.quantile(0.5, confidence=0.99)
     assert (found.low, found.high) == (None, None)
     assert release.least_records == 2 * release.shift
+
+
+@pytest.mark.parametrize("more", ["low", "high"])
+def test_an_interval_holds_all_values_of_the_cells_at_its_ends(more: str) -> None:
+    """The median is the first value of a wide cell, or the last one of a later cell, by one record.
+
+    So each of the cells is drawn about as often: all of 20 in one of them with a probability below 1e-5. Ends are drawn
+    for ranks more than 1,000 records further, and lie on the wrong side with a probability below 1e-9.
+    """
+    low, high = 2**20, 2**30 - 1
+    made = dps.QuantileSketch(unit=RECORD, bits=32, quantiles=[0.5], interval_share=0.5)
+    made.update([low, high], counts=[50_000 + (more == "low"), 50_000 + (more == "high")])
+    found = [made.release(epsilon=0.1, delta=0).quantile(0.5) for _ in range(20)]
+    assert {one.value < 2**29 for one in found} == {True, False}
+    assert all(one.low <= low and high <= one.high for one in found)
 
 
 def test_what_is_no_quantile_is_refused() -> None:
