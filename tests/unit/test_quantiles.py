@@ -163,14 +163,13 @@ def test_too_few_records_have_no_interval() -> None:
 def test_an_interval_holds_all_values_of_the_cells_at_its_ends(more: str) -> None:
     """The median is the first value of a wide cell, or the last one of a later cell, by one record.
 
-    So each of the cells is drawn about as often: all of 20 in one of them with a probability below 1e-5. Ends are drawn
-    for ranks more than 1,000 records further, and lie on the wrong side with a probability below 1e-9.
+    So answers lie anywhere between the two. Ends are drawn for ranks more than 1,000 records further: one lies on the
+    wrong side with a probability below 1e-9.
     """
     low, high = 2**20, 2**30 - 1
     made = dps.QuantileSketch(unit=RECORD, bits=32, quantiles=[0.5], interval_share=0.5)
     made.update([low, high], counts=[50_000 + (more == "low"), 50_000 + (more == "high")])
-    found = [made.release(epsilon=0.1, delta=0).quantile(0.5) for _ in range(20)]
-    assert {one.value < 2**29 for one in found} == {True, False}
+    found = [made.release(epsilon=0.1, delta=0).quantile(0.5) for _ in range(5)]
     assert all(one.low <= low and high <= one.high for one in found)
 
 
