@@ -63,18 +63,6 @@ def test_workers_that_share_a_store_count_every_report_once(
     assert [first.stop(), second.stop()] == [0, 0]
 
 
-@pytest.mark.full
-def test_workers_together_let_through_what_one_would(database: str, serve: Callable[..., Server]) -> None:
-    """An address that a proxy sends to both in turn has its quota once, not twice."""
-    options = ["--shared", "--workers", "2", "--public-collect", "--address-quota", "6"]
-    servers = [serve(*options, store=database) for _ in range(2)]
-    admins = [each.client(servers[0].environment["token"]) for each in servers]
-    address = f"/v1/collections/{new_collection(admins[0])}"
-    wait_for(lambda: admins[1].get(address).status_code == 200)
-    turns = [servers[turn % 2].client().post(f"{address}/reports", json=objects(1)[0]) for turn in range(12)]
-    assert [answer.status_code for answer in turns] == [202] * 6 + [429] * 6
-
-
 def test_the_factory_reads_the_environment_as_the_command_line_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

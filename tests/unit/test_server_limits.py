@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from starlette.responses import Response
 from dpsketch.server.answers import Answers, reply
 from dpsketch.server.limits import Quota, Rate
 from dpsketch.server.refusals import Refused
+from dpsketch.server.service import Service
+from dpsketch.server.settings import Limits, Settings
 from dpsketch.server.storage import Storage, Token
 from dpsketch.server.telemetry import Metrics
 
@@ -48,6 +51,18 @@ def test_a_rate_gives_back_what_time_brings_and_forgets_whoever_is_at_rest() -> 
     assert "caller 999" not in rate._left
     assert len(rate._left) <= 601
     refused("debtor")
+
+
+def test_workers_together_let_through_what_one_would(tmp_path: Path) -> None:
+    """Each of two workers has half of an address's quota."""
+    storage = Storage(f"sqlite:///{tmp_path}/store.db")
+    service = Service(Settings(store="", shared=True, workers=2, limits=Limits(address_quota=6)), storage)
+    stranger: Any = SimpleNamespace(stranger=True, key="address")
+    collection: Any = SimpleNamespace(row=SimpleNamespace(id="collection"))
+    service.admission.reserve(stranger, collection, 3)
+    with pytest.raises(Refused):
+        service.admission.reserve(stranger, collection, 1)
+    storage.close()
 
 
 def answers_of(seconds: float) -> Answers:
